@@ -17,7 +17,7 @@ from leasectl.backends.boskos.requests import (
     sign_of_life,
     with_login,
 )
-from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding, tls_used
+from leasectl.doctor.findings import Checks, Finding, access_used, fail, ok, warn
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
 from leasectl.pools.counted import count
@@ -28,32 +28,30 @@ from leasectl.text.wording import counted, listed
 DEADLINE_SECONDS = 3.0
 
 
-def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> Checks:
     """The checks of a Boskos; when one fails, so do the rest."""
     address = parse_boskos_url(url)
-    return [
-        Check("Boskos access", lambda: access(address, settings, environment)),
-        Check("Boskos answer", lambda: answer(address, with_login(settings, environment))),
-        Check("Boskos reaper", lambda: reaper(address)),
-    ]
+    return {
+        "Boskos access": lambda: access(address, settings, environment),
+        "Boskos answer": lambda: answer(address, with_login(settings, environment)),
+        "Boskos reaper": lambda: reaper(address),
+    }
 
 
-def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+def checks_of_claims(service: Service, settings: Settings) -> Checks:
     """The check of what handles here hold there."""
-    return [Check("Boskos leases", lambda: leases(service))]
+    return {"Boskos leases": lambda: leases(service)}
 
 
 def access(address: BoskosAddress, settings: Settings, environment: Mapping[str, str]) -> Finding:
     """Which credentials are used, and can their files be read?"""
     settings = with_login(settings, environment)
     login_headers(settings)
-    parts = ["without a user"]
+    who = "without a user"
     if settings.username is not None:
-        parts = [f"as {settings.username} with the password in {settings.password_file}"]
-    parts += tls_used(settings, is_secure=address.server.startswith("https:"))
-    if settings.trust_env:
-        parts.append("using http_proxy and the like")
-    return Finding(OK, ", ".join(parts))
+        who = f"as {settings.username} with the password in {settings.password_file}"
+    is_secure = address.server.startswith("https:")
+    return access_used(who, settings, is_secure=is_secure, by_proxy=settings.trust_env)
 
 
 def answer(address: BoskosAddress, settings: Settings) -> Finding:
@@ -64,14 +62,13 @@ def answer(address: BoskosAddress, settings: Settings) -> Finding:
     answered = connection.ask(sign_of_life(address), seconds=DEADLINE_SECONDS)
     took = f"{(clock.elapsed() - start) * 1000:.0f} ms"
     check_is_boskos(connection.url, answered)
-    return Finding(OK, f"Boskos answered in {took}")
+    return ok(f"Boskos answered in {took}")
 
 
 def reaper(address: BoskosAddress) -> Finding:
     """Does the address say what the reaper does, and does that know the state of our leases?"""
     if address.leased not in REAPED_STATES:
-        return Finding(
-            WARN,
+        return warn(
             f'leases are in the state "{address.leased}". A reaper ignores that state '
             "unless its --extra-source-states names it, so leases of dead holders "
             "would stay leased",
@@ -79,16 +76,13 @@ def reaper(address: BoskosAddress) -> Finding:
         )
     ttl = format_duration(address.reaper_seconds)
     if address.expire_seconds is None:
-        return Finding(
-            WARN,
+        return warn(
             "the address doesn't say when the reaper takes back leases that are not "
             f"renewed; leasectl assumes {ttl}, the default of its --expire",
             f"find its --expire, and add it to the address: {LIKE}",
         )
     renewed = format_seconds(address.renew_seconds)
-    return Finding(
-        OK, f"takes back leases that are not renewed for {ttl}; leasectl renews every {renewed}"
-    )
+    return ok(f"takes back leases that are not renewed for {ttl}; leasectl renews every {renewed}")
 
 
 def leases(service: Service) -> Finding:
@@ -99,25 +93,18 @@ def leases(service: Service) -> Finding:
         for each in service.handles.active()
         if each.backend == service.backend_url and each.state == "held" and each.leases
     ]
-    known = {
-        owner.handle: owner.held
-        for each in found
-        for owner in each.owners
-        if owner.handle is not None
-    }
+    known = {owner.handle: owner.held for each in found for owner in each.owners}
     fewer = [each.id for each in held if known.get(each.id, 0) < len(each.leases)]
     more = [each.id for each in held if known.get(each.id, 0) > len(each.leases)]
     if fewer:
-        return Finding(
-            FAIL,
+        return fail(
             f"Boskos has taken back leases of {listed(fewer)}",
             f"tell its user with: leasectl renew {fewer[0]}",
         )
     if more:
-        return Finding(
-            WARN,
+        return warn(
             f"Boskos has leased more to {listed(more)} than the handle knows, because "
             "an answer was lost",
             "the reaper takes those leases back",
         )
-    return Finding(OK, f"{counted(len(held), 'handle')} here; Boskos agrees on what they hold")
+    return ok(f"{counted(len(held), 'handle')} here; Boskos agrees on what they hold")

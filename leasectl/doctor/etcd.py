@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from leasectl.doctor.findings import (
-    FAIL,
-    OK,
-    WARN,
-    Check,
+    Checks,
     Finding,
+    access_used,
     circular,
+    fail,
     left_on_server,
-    tls_used,
+    ok,
+    warn,
 )
-from leasectl.doctor.holders import agreement, agreement_of
-from leasectl.engines.cluster.entering import all_known
-from leasectl.engines.cluster.objects import Selection
+from leasectl.doctor.holders import agreement, memberships_of
 from leasectl.engines.etcd.access import read_user
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.answers import advice_of
@@ -34,30 +32,29 @@ DEADLINE_SECONDS = 3.0
 _MEMBER_SECONDS = 1.0
 
 
-def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> Checks:
     """The checks of a cluster that need no state directory; when one fails, so do the rest."""
     opened = _open(url, settings, "")
     address = parse_etcd_url(url)
-    return [
-        Check("etcd access", lambda: access(address, settings)),
-        Check("etcd members", lambda: members(opened)),
-        Check("etcd pools", lambda: pools(opened)),
-        Check("etcd copies", lambda: copies(opened)),
-        Check("etcd events", lambda: events(opened)),
-        Check("etcd writing", lambda: write_access(opened, address.prefix)),
-    ]
+    return {
+        "etcd access": lambda: access(address, settings),
+        "etcd members": lambda: members(opened),
+        "etcd pools": lambda: pools(opened),
+        "etcd copies": lambda: copies(opened),
+        "etcd events": lambda: events(opened),
+        "etcd writing": lambda: write_access(opened, address.prefix),
+    }
 
 
-def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+def checks_of_claims(service: Service, settings: Settings) -> Checks:
     """The checks of what a state directory holds in the cluster that its service has chosen."""
-    state_id = service.state.state_id()
-    opened = _open(service.backend_url, settings, state_id)
-    return [
-        Check("etcd claims", lambda: claims(service, opened, state_id)),
-        Check("etcd works", lambda: left_on_server(service)),
-        Check("etcd memberships", lambda: memberships(opened)),
-        Check("etcd circular waits", lambda: circular(service)),
-    ]
+    opened = _open(service.backend_url, settings, service.state.state_id())
+    return {
+        "etcd claims": lambda: agreement(service, "etcd", opened),
+        "etcd works": lambda: left_on_server(service),
+        "etcd memberships": lambda: memberships_of(opened),
+        "etcd circular waits": lambda: circular(service),
+    }
 
 
 def _open(url: str, settings: Settings, state_id: str) -> Opened:
@@ -69,11 +66,10 @@ def _open(url: str, settings: Settings, state_id: str) -> Opened:
 
 def access(address: EtcdAddress, settings: Settings) -> Finding:
     """Which credentials are used, and can their files be read?"""
-    parts = ["as no user"]
+    who = "as no user"
     if settings.user_file:
-        parts = [f"as user {read_user(settings.user_file).name} of {settings.user_file}"]
-    parts += tls_used(settings, is_secure=address.is_secure)
-    return Finding(OK, ", ".join(parts))
+        who = f"as user {read_user(settings.user_file).name} of {settings.user_file}"
+    return access_used(who, settings, is_secure=address.is_secure)
 
 
 def members(opened: Opened) -> Finding:
@@ -87,78 +83,51 @@ def members(opened: Opened) -> Finding:
     answered = len(found) - len(silent)
     what = f"{answered} of {len(found)} answer" + (f", etcd {listed(versions)}" if versions else "")
     if not answered:
-        return Finding(
-            FAIL,
+        return fail(
             f"{what} ({listed(silent)})",
             advice or "check the addresses, and whether etcd runs",
             exit_code=BackendUnreachable.exit_code,
         )
     leaderless = [each.endpoint for each in found if not each.problem and not each.has_leader]
     if leaderless:
-        return Finding(
-            FAIL,
+        return fail(
             f"{what}; no leader, says {listed(leaderless)}",
             "etcd needs a majority of its members; start the missing ones",
             exit_code=BackendUnreachable.exit_code,
         )
     if silent:
         advice = advice or "start them, or leave them out"
-        return Finding(WARN, f"{what}; not {listed(silent)}", advice)
-    return Finding(OK, what)
+        return warn(f"{what}; not {listed(silent)}", advice)
+    return ok(what)
 
 
 def pools(opened: Opened) -> Finding:
     """May we read what is there, and is all of it readable?"""
     found = [each for each in opened.pools.pools() if not is_reserved(each.type)]
     held, waiting = sum(pool.held for pool in found), sum(len(pool.queue) for pool in found)
-    return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
+    return ok(f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
 
 
 def copies(opened: Opened) -> Finding:
     """Is each copy of an object as the object is?"""
     found = find_astray(opened.gateway, opened.keys)
     if not found:
-        return Finding(OK, "as the objects that they are of")
+        return ok("as the objects that they are of")
     shown = listed([printable(key) for key in found])
-    return Finding(
-        WARN,
+    return warn(
         f"{counted(len(found), 'key')} not as the object is: {shown}",
         "run: leasectl doctor --fix",
-        mend=lambda: _mend(opened),
+        mend=lambda: f"put right: {listed(mend_astray(opened.gateway, opened.keys)) or 'nothing'}",
     )
-
-
-def _mend(opened: Opened) -> str:
-    return f"put right: {listed(mend_astray(opened.gateway, opened.keys)) or 'nothing'}"
 
 
 def events(opened: Opened) -> Finding:
     """How much of etcd's space do the events take?"""
     number, size = opened.events.volume()
-    return Finding(OK, f"{counted(number, 'event')} kept, about {size / 1e6:.1f} MB")
+    return ok(f"{counted(number, 'event')} kept, about {size / 1e6:.1f} MB")
 
 
 def write_access(opened: Opened, prefix: str) -> Finding:
     """May we write below the prefix? Found out without writing anything."""
     probe(opened.gateway, Keys(prefix))
-    return Finding(OK, f"allowed below {prefix}/")
-
-
-def claims(service: Service, opened: Opened, state_id: str) -> Finding:
-    """Do the claims of this state directory and its handles agree?"""
-
-    def claim_keys() -> list[str]:
-        found = opened.context.resources(Selection(kinds=("resource",)))
-        written = (each.claim.claim_key for each in found if each.claim is not None)
-        ours = (each for each in written if opened.context.is_from_here(each))
-        return list(dict.fromkeys(map(opened.context.claim_key_of, ours)))
-
-    return agreement(service, "etcd", claim_keys, opened.engine.free)
-
-
-def memberships(opened: Opened) -> Finding:
-    """Is every name where it belongs? Only looked at: what is over stays."""
-    known = all_known(opened.context)
-    members = [known.member(name) for name in known.resources]
-    there = [each for each in members if each.pool is not None]
-    return agreement_of(there, known.pools, members, number=len(there))
+    return ok(f"allowed below {prefix}/")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from leasectl.backends.boskos.backend import BoskosBackend
 from leasectl.backends.etcd import EtcdBackend
@@ -28,7 +27,7 @@ from leasectl.doctor import (
     records,
     state_files,
 )
-from leasectl.doctor.findings import FAIL, OK, Check, Finding, failure
+from leasectl.doctor.findings import FAIL, Checks, Finding, failure, ok
 from leasectl.doctor.keeper import keeper
 from leasectl.doctor.machine import Surroundings
 from leasectl.doctor.records import events
@@ -47,47 +46,18 @@ Series = Generator[Finding, None, bool]
 _PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 
 
-class Examiner(Protocol):
-    """What `doctor` looks at in the server of a backend."""
-
-    def checks(self, url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
-        """The checks that need no state directory; when one fails, so do the rest."""
-
-    def checks_of_claims(self, service: Service, settings: Settings) -> list[Check]:
-        """The checks of what a state directory holds in the backend its service has chosen."""
-
-
-class Probe:
-    """Examines a backend of which only its class is known.
-
-    Args:
-        kind: The class.
-    """
-
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
-
-    def checks(self, url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
-        def answer() -> Finding:
-            located = self._kind.locate(url, settings, environment)
-            probe = self._kind.open_probe(Context(url, located))
-            if probe is None:
-                return Finding(OK, "has no server to be asked")
-            probe()
-            return Finding(OK, f"{printable_url(url)} works")
-
-        return [Check(self._kind.title, answer)] if self._kind.remote else []
-
-    def checks_of_claims(self, service: Service, settings: Settings) -> list[Check]:
-        return []
-
-
-# The backends of whose servers more is looked at than whether they work.
-_EXAMINERS: Mapping[Kind, Examiner] = {
-    EtcdBackend: etcd,
-    KubernetesBackend: kubernetes,
-    ProxyBackend: lease_proxy,
-    BoskosBackend: boskos,
+# What more is looked at in a backend's server than whether it works, without a state directory; and
+# what a state directory holds there.
+_SERVER_CHECKS: Mapping[Kind, Callable[[str, Settings, Mapping[str, str]], Checks]] = {
+    EtcdBackend: etcd.checks,
+    KubernetesBackend: kubernetes.checks,
+    ProxyBackend: lease_proxy.checks,
+    BoskosBackend: boskos.checks,
+}
+_CLAIM_CHECKS: Mapping[Kind, Callable[[Service, Settings], Checks]] = {
+    EtcdBackend: etcd.checks_of_claims,
+    KubernetesBackend: kubernetes.checks_of_claims,
+    BoskosBackend: boskos.checks_of_claims,
 }
 
 
@@ -116,143 +86,141 @@ class Examination:
 
     def findings(self) -> Iterator[Finding]:
         """Make all checks that can be made, one after the other."""
-        directory = self._around.directory
-        yield from self._all(self._of_the_machine())
+        around, directory = self._around, self._around.directory
+        yield from self._all(
+            {
+                "version": machine.version,
+                "backend": lambda: machine.backend(around),
+                "lease proxy": lambda: machine.lease_proxy(around),
+                "secret files": lambda: machine.secret_files(around),
+                "/proc": machine.proc,
+                "pidfd": lambda: machine.pidfd(self._pidfd_open),
+                "SHARED_DIR": lambda: machine.shared_dir(around.caller.shared_dir),
+            }
+        )
         # When one fails, what comes after would fail likewise.
         server_usable = yield from self._until_failure(self._of_the_server())
         # Locks are tried with a file, which must not be made in a directory that was refused.
-        if not (yield from self._all(self._of_the_directory())):
+        is_sound = yield from self._all(
+            {
+                "state directory": lambda: state_files.state_directory(directory),
+                "file system": lambda: machine.file_system(directory),
+            }
+        )
+        if not is_sound:
             return
-        if not (yield from self._all([self._of_flock()])) or not os.path.isdir(directory):
+        flock = {"flock": lambda: machine.file_locks(directory, self._flock)}
+        if not (yield from self._all(flock)) or not os.path.isdir(directory):
             return
-        lock = Check("lock", lambda: state_files.state_lock(directory))
-        if (yield from self._until_failure([lock])):
+        if (yield from self._all({"lock": lambda: state_files.state_lock(directory)})):
             yield from self._of_what_is_recorded(with_server=server_usable)
 
-    def _of_the_machine(self) -> list[Check]:
-        around = self._around
-        return [
-            Check("version", machine.version),
-            Check("backend", lambda: machine.backend(around)),
-            Check("lease proxy", lambda: machine.lease_proxy(around)),
-            Check("secret files", lambda: machine.secret_files(around)),
-            Check("/proc", machine.proc),
-            Check("pidfd", lambda: machine.pidfd(self._pidfd_open)),
-            Check("SHARED_DIR", lambda: machine.shared_dir(around.caller.shared_dir)),
-        ]
+    def _of_the_server(self) -> Checks:
+        around, kind = self._around, self._kind()
+        if kind is None:
+            return {}
+        checks = _SERVER_CHECKS.get(kind)
+        if checks is not None:
+            return checks(around.backend_url, around.settings, around.environment)
+        return {kind.title: lambda: self._probe(kind)} if kind.remote else {}
 
-    def _of_the_server(self) -> list[Check]:
-        examiner = self._examiner()
-        if examiner is None:
-            return []
-        around = self._around
-        return examiner.checks(around.backend_url, around.settings, around.environment)
-
-    def _of_the_directory(self) -> list[Check]:
-        directory = self._around.directory
-        return [
-            Check("state directory", lambda: state_files.state_directory(directory)),
-            Check("file system", lambda: machine.file_system(directory)),
-        ]
-
-    def _of_flock(self) -> Check:
-        directory = self._around.directory
-        return Check("flock", lambda: machine.file_locks(directory, self._flock))
+    def _probe(self, kind: Kind) -> Finding:
+        around, url = self._around, self._around.backend_url
+        located = kind.locate(url, around.settings, around.environment)
+        probe = kind.open_probe(Context(url, located))
+        if probe is None:
+            return ok("has no server to be asked")
+        probe()
+        return ok(f"{printable_url(url)} works")
 
     def _of_what_is_recorded(self, *, with_server: bool) -> Iterator[Finding]:
         directory = self._around.directory
         path = os.path.join(directory, "state.db")
         if not os.path.exists(path) and not os.path.exists(f"{path}-wal"):
-            yield Finding(
-                OK, "none yet; the first acquire or pool command creates it", name="database"
+            yield ok("none yet; the first acquire or pool command creates it")._replace(
+                name="database"
             )
             return
         try:
             state = State.open(directory)
         except LeaseError as error:
-            yield failure("database", error)
+            yield failure(error)._replace(name="database")
             return
         with contextlib.closing(state):
             expect_to_read_all(state.db)
-            database = Check("database", lambda: state_files.database(state))
-            if not (yield from self._until_failure([database])):
+            if not (yield from self._all({"database": lambda: state_files.database(state)})):
                 return
             service = Service(state, Context(LOCAL, self._around.settings, self._around.caller))
             temporary = self._around.environment.get("TMPDIR") or "/tmp"  # as the Bash functions
             yield from self._all(_of_the_records(service, temporary))
-            examiner = self._examiner()
-            if with_server and examiner is not None:
-                yield from self._of_the_claims(state, examiner)
+            kind = self._kind()
+            if with_server and kind is not None and kind in _CLAIM_CHECKS:
+                yield from self._of_the_claims(state, kind)
 
-    def _of_the_claims(self, state: State, examiner: Examiner) -> Iterator[Finding]:
+    def _of_the_claims(self, state: State, kind: Kind) -> Iterator[Finding]:
         around = self._around
         try:
-            kind = kind_of(around.backend_url)
             settings = kind.locate(around.backend_url, around.settings, around.environment)
         except LeaseError as error:  # gone since it was looked at
-            yield failure("backend", error)
+            yield failure(error)._replace(name="backend")
             return
         service = Service(state, Context(around.backend_url, settings, around.caller))
-        yield from self._all(examiner.checks_of_claims(service, settings))
+        yield from self._all(_CLAIM_CHECKS[kind](service, settings))
 
-    def _examiner(self) -> Examiner | None:
-        """Return what examines the chosen backend's server; None if there is no such backend."""
+    def _kind(self) -> Kind | None:
+        """Return the chosen backend; None if there is no such backend."""
         with contextlib.suppress(InvalidRequest):
-            kind = kind_of(check_url(self._around.backend_url))
-            return _EXAMINERS.get(kind) or Probe(kind)
+            return kind_of(check_url(self._around.backend_url))
         return None
 
-    def _all(self, checks: Iterable[Check]) -> Series:
+    def _all(self, checks: Checks) -> Series:
         """Make every check."""
-        sound = True
-        for check in checks:
-            finding = self._made(check)
-            sound = sound and finding.status != FAIL
+        is_sound = True
+        for name in checks:
+            finding = self._make(name, checks[name])
+            is_sound = is_sound and finding.status != FAIL
             yield finding
-        return sound
+        return is_sound
 
-    def _until_failure(self, checks: Iterable[Check]) -> Series:
+    def _until_failure(self, checks: Checks) -> Series:
         """Make checks up to the first that fails."""
-        for check in checks:
-            finding = self._made(check)
-            yield finding
-            if finding.status == FAIL:
+        for name in checks:
+            if not (yield from self._all({name: checks[name]})):
                 return False
         return True
 
-    def _made(self, check: Check) -> Finding:
+    def _make(self, name: str, check: Callable[[], Finding]) -> Finding:
         """Make one check, and mend what it finds if that is asked for."""
-        finding = _made(check)
+
+        def make() -> Finding:
+            try:
+                return check()._replace(name=name)
+            except LeaseError as error:
+                return failure(error)._replace(name=name)
+
+        finding = make()
         if not self._fix or finding.mend is None:
             return finding
         try:
             fixed = finding.mend()
         except LeaseError as error:
             return finding._replace(status=FAIL, advice=f"couldn't be fixed: {error}")
-        return _made(check)._replace(fixed=fixed)
+        return make()._replace(fixed=fixed)
 
 
-def _of_the_records(service: Service, temporary: str) -> list[Check]:
-    return [
-        Check("records", lambda: records.agreement(service)),
-        Check("keeper", lambda: keeper(service)),
-        Check("dead holders", lambda: holders.dead_holders(service)),
-        Check("unguarded", lambda: holders.unguarded(service)),
-        Check("foreign guards", lambda: holders.foreign_guards(service)),
-        Check("held for long", lambda: holders.held_for_long(service)),
-        Check("reclaims", lambda: records.ready_to_be_taken(service)),
-        Check("memberships", lambda: holders.misplaced_here(service)),
-        Check("queues", lambda: records.suspended(service)),
-        Check("circular waits", lambda: findings.circular(service)),
-        Check("works", lambda: findings.left_here(service)),
-        Check("events", lambda: events(service.state)),
-        Check("files", lambda: state_files.unknown_files(service.state, temporary)),
-    ]
-
-
-def _made(check: Check) -> Finding:
-    """Make one check, whatever comes in between."""
-    try:
-        return check.make()._replace(name=check.name)
-    except LeaseError as error:
-        return failure(check.name, error)
+def _of_the_records(service: Service, temporary: str) -> Checks:
+    return {
+        "records": lambda: records.agreement(service),
+        "keeper": lambda: keeper(service),
+        "dead holders": lambda: holders.dead_holders(service),
+        "unguarded": lambda: holders.unguarded(service),
+        "foreign guards": lambda: holders.foreign_guards(service),
+        "held for long": lambda: holders.held_for_long(service),
+        "reclaims": lambda: records.ready_to_be_taken(service),
+        "memberships": lambda: holders.misplaced_here(service),
+        "queues": lambda: records.suspended(service),
+        "circular waits": lambda: findings.circular(service),
+        "works": lambda: findings.left_here(service),
+        "events": lambda: events(service.state),
+        "files": lambda: state_files.unknown_files(service.state, temporary),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leasectl.engines.local import audit
@@ -48,24 +48,42 @@ class Finding(NamedTuple):
     mend: Callable[[], str] | None = None
 
 
-class Check(NamedTuple):
-    """One check, and what it is called."""
+# What `doctor` checks, by what it is called.
+Checks = Mapping[str, Callable[[], Finding]]
 
-    name: str
-    make: Callable[[], Finding]
+
+def ok(what: str) -> Finding:
+    """Return the finding of a check that found nothing wrong."""
+    return Finding(OK, what)
+
+
+def warn(what: str, advice: str, *, mend: Callable[[], str] | None = None) -> Finding:
+    """Return a finding that may become a problem."""
+    return Finding(WARN, what, advice, mend=mend)
+
+
+def fail(
+    what: str,
+    advice: str | None = None,
+    *,
+    exit_code: int = 1,
+    mend: Callable[[], str] | None = None,
+) -> Finding:
+    """Return a finding with which something won't work."""
+    return Finding(FAIL, what, advice, exit_code, mend=mend)
 
 
 def unwritable(what: str, advice: str) -> Finding:
     """The failure of a directory that can't hold the state."""
-    return Finding(FAIL, what, advice, exit_code=StateUnwritable.exit_code)
+    return fail(what, advice, exit_code=StateUnwritable.exit_code)
 
 
-def failure(name: str, error: LeaseError) -> Finding:
+def failure(error: LeaseError) -> Finding:
     """The failure of a check that an error ended; its message ends with what to do next."""
     what, _, advice = str(error).rpartition("; ")
     if not what:
         what, advice = advice, ""
-    return Finding(FAIL, what, advice or None, exit_code=error.exit_code, name=name)
+    return fail(what, advice or None, exit_code=error.exit_code)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
@@ -89,41 +107,45 @@ def left_on_server(service: Service) -> Finding:
 def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
     left = [each for each in unused if is_reserved(each)]
     if not left:
-        return Finding(OK, "no leftover records of leasectl once")
+        return ok("no leftover records of leasectl once")
 
     def mend() -> str:
         for each in left:
             remove_unused(service.backend, each)
         return f"removed the records of {counted(len(left), 'work')}"
 
-    return Finding(
-        WARN,
+    return warn(
         f"leftover records of leasectl once: {counted(len(left), 'work')} that no process runs",
         "harmless: the next request uses them; to remove them: leasectl doctor --fix",
         mend=mend,
     )
 
 
-def tls_used(settings: Settings, *, is_secure: bool) -> list[str]:
-    """What is to be said of TLS on the way to a server.
+def access_used(
+    who: str, settings: Settings, *, is_secure: bool, by_proxy: bool = False
+) -> Finding:
+    """Return what is used on the way to a server.
 
     Raises:
         LeaseError: The files that the settings name can't be used.
     """
-    if not is_secure:
-        return ["without TLS"]
-    client_context(settings)
-    return [
-        f"trusting {settings.ca_file or 'the CAs of this system'}",
-        f"showing {settings.cert_file or 'no certificate'}",
-    ]
+    parts = [who]
+    if is_secure:
+        client_context(settings)
+        parts.append(f"trusting {settings.ca_file or 'the CAs of this system'}")
+        parts.append(f"showing {settings.cert_file or 'no certificate'}")
+    else:
+        parts.append("without TLS")
+    if by_proxy:
+        parts.append("using http_proxy and the like")
+    return ok(", ".join(parts))
 
 
 def circular(service: Service) -> Finding:
     """Which requests wait for each other's leases?"""
     found = circular_waits(admin.as_recorded(service))
     if not found:
-        return Finding(OK, "no requests wait for each other's leases")
-    return Finding(
-        WARN, "; ".join(map(str, found)), "end one of these jobs, or release the lease it waits for"
+        return ok("no requests wait for each other's leases")
+    return warn(
+        "; ".join(map(str, found)), "end one of these jobs, or release the lease it waits for"
     )

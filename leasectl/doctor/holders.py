@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from leasectl.backends.kinds import claim_key_of
-from leasectl.doctor.findings import OK, WARN, Finding
+from leasectl.doctor.findings import Finding, ok, warn
+from leasectl.engines.cluster.engine import ClusterSides
+from leasectl.engines.cluster.entering import all_known
+from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.local import member_rows
 from leasectl.engines.rules.membership import Member, Pools, belongs_to
 from leasectl.errors import LeaseLost
@@ -30,9 +33,8 @@ def dead_holders(service: Service) -> Finding:
     some = map(service.handles.load, ids_of_the_dead(service.state))
     abandoned = [each for each in some if each and is_abandoned(service, each)]
     if not abandoned:
-        return Finding(OK, "none")
-    return Finding(
-        WARN,
+        return ok("none")
+    return warn(
         f"{counted(len(abandoned), 'handle')} of processes that have ended: "
         f"{listed([each.id for each in abandoned])}",
         "the keeper, or the next command, releases their leases",
@@ -57,9 +59,8 @@ def unguarded(service: Service) -> Finding:
     forgotten = reads.never_ending(service.state)
     if not forgotten:
         every = "every lease has a guard, a release time, or a ttl that runs out"
-        return Finding(OK, f"{every}{of_clients}")
-    return Finding(
-        WARN,
+        return ok(f"{every}{of_clients}")
+    return warn(
         f"{counted(len(forgotten), 'handle')} held until released: "
         f"{_held_texts(service, forgotten)}{of_clients}",
         f"{_if_unused(forgotten)}: {_release_commands(forgotten)}",
@@ -72,9 +73,8 @@ def foreign_guards(service: Service) -> Finding:
     some = map(service.handles.load, found)
     from_elsewhere = [each.id for each in some if each and not is_abandoned(service, each)]
     if not from_elsewhere:
-        return Finding(OK, "none in another pid namespace")
-    return Finding(
-        WARN,
+        return ok("none in another pid namespace")
+    return warn(
         f"{counted(len(from_elsewhere), 'handle')} with a guard in another pid "
         f"namespace, which may still run: {_held_texts(service, from_elsewhere)}",
         f"if that container has ended: {_release_commands(from_elsewhere)}",
@@ -86,9 +86,8 @@ def held_for_long(service: Service) -> Finding:
     old = reads.held_since_before(service.state, time.time() - LONG_SECONDS)
     day = format_duration(LONG_SECONDS)
     if not old:
-        return Finding(OK, f"none for more than {day}")
-    return Finding(
-        WARN,
+        return ok(f"none for more than {day}")
+    return warn(
         f"{counted(len(old), 'handle')} held for more than {day}: {_held_texts(service, old)}",
         f"{_if_unused(old)}: {_release_commands(old)}",
     )
@@ -99,18 +98,15 @@ def _held_texts(service: Service, handle_ids: Sequence[str]) -> str:
 
     def text(handle_id: str) -> str:
         handle = service.handles.load(handle_id)
-        return handle_id if handle is None else f"{handle_id} ({_names(handle)}{_age(handle, now)})"
+        if handle is None:
+            return handle_id
+        held = listed(handle.names) or handle.state
+        if handle.leases:
+            since = min(lease.acquire_time for lease in handle.leases)
+            held += f", held for {format_duration(max(0.0, now - since))}"
+        return f"{handle_id} ({held})"
 
     return listed_as(handle_ids, text)
-
-
-def _names(handle: Handle) -> str:
-    return listed(handle.names) or handle.state
-
-
-def _age(handle: Handle, now: float) -> str:
-    since = min((lease.acquire_time for lease in handle.leases), default=None)
-    return "" if since is None else f", held for {format_duration(max(0.0, now - since))}"
 
 
 def _if_unused(handle_ids: Sequence[str]) -> str:
@@ -154,7 +150,7 @@ def agreement_of(
     missing = sorted({*exact.values(), *belonging.patterns.values()} - belonging.types)
     if missing:
         return _nowhere_to_be(missing, exact, belonging.patterns)
-    return Finding(OK, f"{counted(number, 'resource')}; each that is expected in a pool is there")
+    return ok(f"{counted(number, 'resource')}; each that is expected in a pool is there")
 
 
 def _nowhere_to_be(
@@ -165,8 +161,7 @@ def _nowhere_to_be(
     first = subjects[0]
     to = exact.get(first) or patterns[first]
     which = f"--names {first}" if first in exact else f"--match '{first}'"
-    return Finding(
-        WARN,
+    return warn(
         f"no pool {listed(missing)}, in which these resources are expected: {listed(subjects)}",
         f"drop the expectation with: leasectl pool expect {to} {which} --drop; or "
         f"create the pool with: leasectl pool create {to} --names NAMES",
@@ -176,30 +171,34 @@ def _nowhere_to_be(
 def _astray(found: list[tuple[Member, str]]) -> Finding:
     texts = [f"{each.name} is in {each.pool} and belongs to {to}" for each, to in found]
     first, to = found[0]
-    return Finding(
-        WARN,
+    return warn(
         f"{counted(len(found), 'resource')} in another pool than expected: {listed(texts)}",
         f"move it with: leasectl pool move --names {first.name} --to {to} --when-free, or see: "
         "leasectl pool expect --list",
     )
 
 
-Free = Callable[[str], Sequence[str]]
+def memberships_of(opened: ClusterSides) -> Finding:
+    """Is every name of a server where it belongs? Only looked at: what is over stays."""
+    known = all_known(opened.context)
+    members = [known.member(name) for name in known.resources]
+    there = [each for each in members if each.pool is not None]
+    return agreement_of(there, known.pools, members, number=len(there))
 
 
-def agreement(
-    service: Service, where: str, claim_keys: Callable[[], Collection[str]], free: Free
-) -> Finding:
-    """Compare what is held there by what the records know.
+def agreement(service: Service, where: str, opened: ClusterSides) -> Finding:
+    """Do the claims of this state directory on a server and its handles agree?
 
     Args:
         service: Of the state directory and the server.
         where: What the server is called.
-        claim_keys: Says which claims of this state directory are there.
-        free: Gives back what a claim key holds, and returns the names.
+        opened: Its pools.
     """
     # Before the records, so that no claim made since counts as unknown.
-    there = claim_keys()
+    found = opened.context.resources(Selection(kinds=("resource",)))
+    written = (each.claim.claim_key for each in found if each.claim is not None)
+    ours = filter(opened.context.is_from_here, written)
+    there = dict.fromkeys(map(opened.context.claim_key_of, ours))
     handles = {claim_key_of(each): each for each in service.handles.active()}
     # Also of one that names the same server in other words.
     unknown = [claim_key for claim_key in there if claim_key not in handles]
@@ -212,22 +211,23 @@ def agreement(
         and claim_key not in there
     ]
     if not unknown and not gone:
-        return Finding(OK, f"{counted(len(there), 'claim')} of this state directory, as recorded")
+        return ok(f"{counted(len(there), 'claim')} of this state directory, as recorded")
     parts = []
     if unknown:
         parts.append(f"{listed(unknown)} in {where} without a handle here")
     if gone:
         parts.append(f"{listed([each.id for each in gone])} without a claim in {where}: lost")
-    return Finding(
-        WARN,
+    return warn(
         "; ".join(parts),
         "run: leasectl doctor --fix",
-        mend=lambda: _settle(service, free, unknown, gone),
+        mend=lambda: _settle(service, opened, unknown, gone),
     )
 
 
-def _settle(service: Service, free: Free, unknown: Sequence[str], gone: Sequence[Handle]) -> str:
-    freed = [name for claim_key in unknown for name in free(claim_key)]
+def _settle(
+    service: Service, opened: ClusterSides, unknown: Sequence[str], gone: Sequence[Handle]
+) -> str:
+    freed = [name for claim_key in unknown for name in opened.engine.free(claim_key)]
     lost = []
     for handle in gone:
         try:

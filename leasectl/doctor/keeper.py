@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from leasectl.doctor.findings import OK, WARN, Finding
+from leasectl.doctor.findings import Finding, ok, warn
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.state import keeper_process
@@ -27,17 +27,15 @@ def keeper(service: Service) -> Finding:
     log = state.path("keeper.log")
     if not service.handles.any_watched():
         who = "not running, not needed" if running is None else f"running, pid {running.pid}"
-        return Finding(OK, who)
+        return ok(who)
     if running is None:
-        return Finding(
-            WARN,
+        return warn(
             "not running, although leases need it",
             f"any leasectl command starts it, also doctor --fix; the log says why it ended: {log}",
             mend=lambda: _start_keeper(service),
         )
     if not _hears(state, running):
-        return Finding(
-            WARN,
+        return warn(
             f"running, pid {running.pid}, but its pipe {keeper_process.pipe_path(state)} is gone, "
             "so commands can't wake it",
             "run: leasectl doctor --fix",
@@ -45,8 +43,7 @@ def keeper(service: Service) -> Finding:
         )
     folder = keeper_process.missing_code(running)
     if folder is not None:
-        return Finding(
-            WARN,
+        return warn(
             f"running, pid {running.pid}, but its code in {folder} was removed",
             "any leasectl command that needs a keeper starts a new one, also doctor --fix",
             mend=lambda: _start_keeper(service),
@@ -58,12 +55,11 @@ def keeper(service: Service) -> Finding:
         if timer.due_at < now - OVERDUE_SECONDS
     ]
     if overdue:
-        return Finding(
-            WARN,
+        return warn(
             f"running, pid {running.pid}, but late with releasing {listed(overdue)}",
             f"the log says why: {log}",
         )
-    return Finding(OK, f"running, pid {running.pid}, log in {log}")
+    return ok(f"running, pid {running.pid}, log in {log}")
 
 
 def _start_keeper(service: Service) -> str:

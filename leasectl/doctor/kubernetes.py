@@ -7,15 +7,13 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding, circular, failure
-from leasectl.doctor.holders import agreement, agreement_of
+from leasectl.doctor.findings import Checks, Finding, circular, fail, failure, ok, warn
+from leasectl.doctor.holders import agreement, memberships_of
 from leasectl.engines.cluster.changes import new_pool
-from leasectl.engines.cluster.entering import all_known
 from leasectl.engines.cluster.objects import (
     Change,
     PoolObject,
     ResourceObject,
-    Selection,
     TicketObject,
     Unreadable,
 )
@@ -73,7 +71,7 @@ def objects(store: KubernetesObjects) -> Finding:
     """Is all there and as we wrote it, whatever was edited or deleted by hand?"""
     found = _found(store)
     if not any(found[1:]):
-        return Finding(OK, found.what)
+        return ok(found.what)
     parts, advice = [], ""
     if found.held_by_others:
         parts.append(f"held by another program: {listed(found.held_by_others)}")
@@ -93,10 +91,9 @@ def objects(store: KubernetesObjects) -> Finding:
     if found.orphaned:
         parts.append(f"deleted, with resources left: pool {listed(found.orphaned)}")
     if not (found.edited or found.orphaned):
-        return Finding(WARN, "; ".join(parts), advice)
+        return warn("; ".join(parts), advice)
     run = "run: leasectl doctor --fix"
-    return Finding(
-        WARN,
+    return warn(
         "; ".join(parts),
         f"{advice}; and {run}" if advice else run,
         mend=lambda: _mend(store, found),
@@ -172,35 +169,34 @@ def _name(raw: Json) -> str:
 DEADLINE_SECONDS = 3.0
 
 
-def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> Checks:
     """The checks of a cluster that need no state directory; when one fails, so do the rest."""
     try:
         choice = choose(parse_kubernetes_url(url), environment)
     except LeaseError as error:
-        found = failure("cluster", error)
-        return [Check("cluster", lambda: found)]
+        found = failure(error)
+        return {"cluster": lambda: found}
     opened = _open(choice, "")
-    return [
-        Check("cluster", lambda: cluster(choice)),
-        *([Check("kubeconfig", lambda: kubeconfig(choice))] if choice.kubeconfigs else []),
-        Check("kubectl", lambda: kubectl(choice, environment)),
-        Check("cluster user", lambda: user(opened.objects.api)),
-        Check("cluster rights", lambda: rights(opened.objects.api, choice.namespace)),
-        Check("cluster objects", lambda: objects(opened.objects)),
-    ]
+    return {
+        "cluster": lambda: cluster(choice),
+        **({"kubeconfig": lambda: kubeconfig(choice)} if choice.kubeconfigs else {}),
+        "kubectl": lambda: kubectl(choice, environment),
+        "cluster user": lambda: ok(who_we_are(opened.objects.api)),
+        "cluster rights": lambda: rights(opened.objects.api, choice.namespace),
+        "cluster objects": lambda: objects(opened.objects),
+    }
 
 
-def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+def checks_of_claims(service: Service, settings: Settings) -> Checks:
     """The checks of what a state directory holds in the cluster that its settings name."""
     if settings.cluster is None:
-        return []
-    state_id = service.state.state_id()
-    opened = _open(parse_choice(settings.cluster), state_id)
-    return [
-        Check("cluster claims", lambda: claims(service, opened, state_id)),
-        Check("cluster names", lambda: names(opened)),
-        Check("cluster circular waits", lambda: circular(service)),
-    ]
+        return {}
+    opened = _open(parse_choice(settings.cluster), service.state.state_id())
+    return {
+        "cluster claims": lambda: agreement(service, "the cluster", opened),
+        "cluster names": lambda: memberships_of(opened),
+        "cluster circular waits": lambda: circular(service),
+    }
 
 
 def _open(choice: ClusterChoice, state_id: str) -> Opened:
@@ -219,21 +215,19 @@ def cluster(choice: ClusterChoice) -> Finding:
     """Which cluster and namespace, where is that written, and why there?"""
     what = f'{choice.server}, namespace "{choice.namespace}", by {choice.found}: {choice.why}'
     if choice.warning:
-        return Finding(
-            WARN,
+        return warn(
             f"{what}; {choice.warning}",
             "use an https:// address with a certificate that can be verified",
         )
-    return Finding(OK, what)
+    return ok(what)
 
 
 def kubeconfig(choice: ClusterChoice) -> Finding:
     """Can others say which cluster it is, and which program says who we are?"""
     theirs = [path for path in choice.kubeconfigs if _others_can_write(path)]
     if not theirs:
-        return Finding(OK, "nobody else can write it")
-    return Finding(
-        WARN,
+        return ok("nobody else can write it")
+    return warn(
         f"other users can write {listed(theirs)}, and so run any program as you",
         f"run: chmod go-w {' '.join(map(shlex.quote, theirs))}; you or root must own it",
     )
@@ -251,23 +245,17 @@ def kubectl(choice: ClusterChoice, environment: Mapping[str, str]) -> Finding:
     """Does KUBECONFIG name another cluster?"""
     theirs = what_kubectl_would_take(environment)
     if theirs is None:
-        return Finding(OK, "KUBECONFIG names no cluster")
+        return ok("KUBECONFIG names no cluster")
     if theirs.server == choice.server:
-        return Finding(OK, "KUBECONFIG names the same cluster")
+        return ok("KUBECONFIG names the same cluster")
     what = f"it would take another cluster: {theirs.server}, by {theirs.found}"
     if theirs.chosen_by != "KUBECONFIG":
-        return Finding(OK, what)
-    return Finding(
-        WARN,
+        return ok(what)
+    return warn(
         f"{what}, which KUBECONFIG names",
         "this is right if KUBECONFIG names a cluster under test; to use that "
         "cluster for leases, name it in LEASECTL_KUBECONFIG",
     )
-
-
-def user(api: Api) -> Finding:
-    """Which user of the cluster are we?"""
-    return Finding(OK, who_we_are(api))
 
 
 def rights(api: Api, namespace: str) -> Finding:
@@ -275,30 +263,9 @@ def rights(api: Api, namespace: str) -> Finding:
     missing = what_we_may_not(api, needed_in(namespace))
     if not missing:
         check_namespace(api, namespace)
-        return Finding(OK, f'all rights that leases need in namespace "{namespace}"')
+        return ok(f'all rights that leases need in namespace "{namespace}"')
     what = f"no right to {', '.join(f'{each.verb} {each.resource}' for each in missing)}"
     advice = how_to_permit(who_we_are(api), missing[0])
     if all(map(is_of_events, missing)):
-        return Finding(WARN, f"{what}: leases work, but no events are written", advice)
-    return Finding(FAIL, what, advice, exit_code=NotAllowed.exit_code)
-
-
-def claims(service: Service, opened: Opened, state_id: str) -> Finding:
-    """Do the claims of this state directory and its handles agree?"""
-
-    def claim_keys() -> list[str]:
-        found = opened.context.resources(Selection(kinds=("resource",)))
-        held = (each.claim for each in found)
-        written = (each.claim_key for each in held if each is not None)
-        ours = (each for each in written if each.startswith(f"{state_id}/"))
-        return list(dict.fromkeys(map(opened.context.claim_key_of, ours)))
-
-    return agreement(service, "the cluster", claim_keys, opened.engine.free)
-
-
-def names(opened: Opened) -> Finding:
-    """Is every name where it belongs? Only looked at: what is over stays."""
-    known = all_known(opened.context)
-    members = [known.member(name) for name in known.resources]
-    there = [each for each in members if each.pool is not None]
-    return agreement_of(there, known.pools, members, number=len(there))
+        return warn(f"{what}: leases work, but no events are written", advice)
+    return fail(what, advice, exit_code=NotAllowed.exit_code)

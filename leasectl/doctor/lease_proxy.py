@@ -8,52 +8,43 @@ from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import ACQUIRE
 from leasectl.backends.proxy.status import LONGEST_STATUS_BYTES, STATUS
 from leasectl.backends.unanswered import words_of
-from leasectl.doctor.findings import FAIL, OK, Check, Finding, tls_used
+from leasectl.doctor.findings import Checks, Finding, access_used, fail, ok
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Answer
 from leasectl.http.settings import Settings, read_token
-from leasectl.leases.service import Service
 from leasectl.system.clock import Clock
 
 DEADLINE_SECONDS = 3.0
 _METHOD_NOT_ALLOWED = 405
 
 
-def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> Checks:
     """The checks of a lease proxy; when one fails, so do the rest."""
     clock = Clock()
     connection = Connection(url, settings, clock=clock, longest_bytes=LONGEST_STATUS_BYTES)
-    return [
-        Check("proxy access", lambda: access(url, settings)),
-        Check("proxy answer", lambda: protocol(connection, url, clock)),
-        Check("proxy token", lambda: token(connection, settings, clock)),
-    ]
-
-
-def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
-    """None: it doesn't tell whose its leases are."""
-    return []
+    return {
+        "proxy access": lambda: access(url, settings),
+        "proxy answer": lambda: protocol(connection, url, clock),
+        "proxy token": lambda: token(connection, settings, clock),
+    }
 
 
 def access(url: str, settings: Settings) -> Finding:
     """Which credentials are used, and can their files be read?"""
-    parts = ["without a token"]
+    who = "without a token"
     if settings.token_file:
         read_token(settings.token_file)
-        parts = [f"with the token in {settings.token_file}"]
-    parts += tls_used(settings, is_secure=url.startswith("https:"))
-    if settings.trust_env:
-        parts.append("using http_proxy and the like")
-    return Finding(OK, ", ".join(parts))
+        who = f"with the token in {settings.token_file}"
+    is_secure = url.startswith("https:")
+    return access_used(who, settings, is_secure=is_secure, by_proxy=settings.trust_env)
 
 
 def protocol(connection: Connection, url: str, clock: Clock) -> Finding:
     """Is it there, and does it speak the protocol? Its path for leases takes no GET."""
     answer, took = _look(connection, ACQUIRE, clock)
     if answer.status == _METHOD_NOT_ALLOWED:
-        return Finding(OK, f"a lease proxy answered in {took}")
-    return Finding(
-        FAIL,
+        return ok(f"a lease proxy answered in {took}")
+    return fail(
         f"not a working lease proxy (answered in {took}): {words_of(url, answer)}",
         "check the address",
         exit_code=BackendUnreachable.exit_code,
@@ -65,10 +56,10 @@ def token(connection: Connection, settings: Settings, clock: Clock) -> Finding:
     answer, took = _look(connection, STATUS, clock)
     if answer.status == 200:
         said = "accepted" if settings.token_file else "none, and none is asked for"
-        return Finding(OK, f"{said}; it is leasectl serve, and listed its pools in {took}")
+        return ok(f"{said}; it is leasectl serve, and listed its pools in {took}")
     if settings.token_file:
-        return Finding(OK, "unknown: ci-operator's proxy requires none")
-    return Finding(OK, "none; ci-operator's proxy asks for none")
+        return ok("unknown: ci-operator's proxy requires none")
+    return ok("none; ci-operator's proxy asks for none")
 
 
 def _look(connection: Connection, path: str, clock: Clock) -> tuple[Answer, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from leasectl import __version__
 from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import check_url
-from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
+from leasectl.doctor.findings import ELSEWHERE, Finding, fail, ok, unwritable, warn
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.http.settings import Settings, is_readable_by_others
 from leasectl.state import shared_leases
@@ -52,14 +52,14 @@ def backend(around: Surroundings) -> Finding:
     try:
         check_url(around.backend_url)
     except InvalidRequest as error:
-        return Finding(FAIL, what, str(error), exit_code=error.exit_code)
-    return Finding(OK, what)
+        return fail(what, str(error), exit_code=error.exit_code)
+    return ok(what)
 
 
 def lease_proxy(around: Surroundings) -> Finding:
     """Which ``LEASE_PROXY_*`` variables are set, and do they count?"""
     if not around.proxy_variables:
-        return Finding(OK, "no LEASE_PROXY_* variable is set")
+        return ok("no LEASE_PROXY_* variable is set")
     what = ", ".join(
         f"{name}={printable_url(value, longest=200)}" for name, value in around.proxy_variables
     )
@@ -67,12 +67,11 @@ def lease_proxy(around: Surroundings) -> Finding:
         around.backend_reason != "LEASE_PROXY_SERVER_URL"
     )
     if overridden:
-        return Finding(
-            WARN,
+        return warn(
             f"{what}; not used, because of {around.backend_reason}",
             "leave out --backend and unset LEASECTL_BACKEND to use the lease proxy",
         )
-    return Finding(OK, what)
+    return ok(what)
 
 
 def secret_files(around: Surroundings) -> Finding:
@@ -84,29 +83,26 @@ def secret_files(around: Surroundings) -> Finding:
     if not exposed:
         is_any = any(files)
         what = "other users can't read the files that variables name"
-        return Finding(OK, what if is_any else "no variable names a secret file")
+        return ok(what if is_any else "no variable names a secret file")
     shown = [printable(each, longest=500) for each in exposed]
-    return Finding(
-        WARN, f"other users can read {', '.join(shown)}", f"run: chmod 600 {' '.join(shown)}"
-    )
+    return warn(f"other users can read {', '.join(shown)}", f"run: chmod 600 {' '.join(shown)}")
 
 
 def shared_dir(directory: str | None) -> Finding:
     """``SHARED_DIR``, where scope ``test`` lists its names."""
     if directory is None:
-        return Finding(OK, "not set; only --scope test needs it")
+        return ok("not set; only --scope test needs it")
     try:
         names = shared_leases.listed(directory)
     except LeaseError as error:
         what, _, advice = str(error).partition("; ")
-        return Finding(FAIL, what, advice or "mend it", exit_code=error.exit_code)
+        return fail(what, advice or "mend it", exit_code=error.exit_code)
     if not os.access(directory, os.W_OK):
-        return Finding(
-            WARN,
+        return warn(
             f"{directory} can't be written: --scope test won't work",
             "make it writable, or use scope step",
         )
-    return Finding(OK, f"{directory}; leases lists {counted(len(names), 'name')}")
+    return ok(f"{directory}; leases lists {counted(len(names), 'name')}")
 
 
 LEAST_FREE_BYTES = 1 << 20
@@ -123,8 +119,8 @@ def version() -> Finding:
     python = ".".join(map(str, sys.version_info[:3]))
     what = f"leasectl {__version__} on Python {python} ({sys.executable or 'path not known'})"
     if not sys.executable:
-        return Finding(FAIL, what, "run leasectl with a Python that knows its own path")
-    return Finding(OK, what)
+        return fail(what, "run leasectl with a Python that knows its own path")
+    return ok(what)
 
 
 def proc() -> Finding:
@@ -132,33 +128,31 @@ def proc() -> Finding:
     try:
         process = this_process()
     except (OSError, LeaseError, ValueError) as error:
-        return Finding(FAIL, f"can't be read: {error}", "mount /proc in this container")
+        return fail(f"can't be read: {error}", "mount /proc in this container")
     if "hidepid=" in _mount_options("/proc"):
-        return Finding(
-            WARN,
+        return warn(
             "mounted with hidepid: processes of other users can't be seen",
             "use guards of your own user only",
         )
     pids, times = own_namespaces()
     own = " and a time namespace of its own" if times else ""
-    return Finding(OK, f"readable; pid {process.pid} in pid namespace {pids}{own}")
+    return ok(f"readable; pid {process.pid} in pid namespace {pids}{own}")
 
 
 def pidfd(pidfd_open: Callable[[int], int] | None) -> Finding:
     """pidfd_open(2), which tells of a process's end."""
     if pidfd_open is None:
-        return Finding(FAIL, "this Python has no pidfd_open", "use another Python")
+        return fail("this Python has no pidfd_open", "use another Python")
     try:
         told = _notices_a_death(pidfd_open)
     except OSError as error:
-        return Finding(
-            FAIL,
+        return fail(
             f"pidfd_open(2) doesn't work: {error.strerror}",
             PIDFD_NEEDS,
         )
     if not told:
-        return Finding(FAIL, "the kernel doesn't report the end of a process", "use another kernel")
-    return Finding(OK, "the kernel reports the end of a process at once")
+        return fail("the kernel doesn't report the end of a process", "use another kernel")
+    return ok("the kernel reports the end of a process at once")
 
 
 def _notices_a_death(pidfd_open: Callable[[int], int]) -> bool:
@@ -200,14 +194,13 @@ def file_system(directory: str) -> Finding:
     if free < LEAST_FREE_BYTES or (found.f_files and not found.f_favail):
         return unwritable(f"{what}: full", f"free some space, or {ELSEWHERE}")
     if kind in _MANY_MACHINES:
-        return Finding(
-            WARN,
+        return warn(
             f"{what}; a network file system",
             f"a state directory belongs to one machine: {ELSEWHERE}",
         )
     if free < FEW_FREE_BYTES:
-        return Finding(WARN, what, f"free some space, or {ELSEWHERE}")
-    return Finding(OK, what)
+        return warn(what, f"free some space, or {ELSEWHERE}")
+    return ok(what)
 
 
 def file_locks(directory: str, flock: Callable[[int, int], None]) -> Finding:
@@ -222,7 +215,7 @@ def file_locks(directory: str, flock: Callable[[int, int], None]) -> Finding:
             f"flock(2) doesn't exclude in {where}: two processes held one lock at once",
             f"{ELSEWHERE}, on a local file system",
         )
-    return Finding(OK, "file locks work")
+    return ok("file locks work")
 
 
 def _excludes(directory: str, flock: Callable[[int, int], None]) -> bool:

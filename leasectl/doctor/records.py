@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from leasectl.backends.kinds import LOCAL, Backend, Context
 from leasectl.backends.local import LocalBackend
-from leasectl.doctor.findings import FAIL, OK, WARN, Finding
+from leasectl.doctor.findings import Finding, fail, ok, warn
 from leasectl.engines.local import audit, member_rows
 from leasectl.engines.local.store import LocalStore
 from leasectl.errors import CorruptState
@@ -42,9 +42,8 @@ def agreement(service: Service) -> Finding:
     with service.state.transaction():
         found = list(disagreements(service))
     if not found:
-        return Finding(OK, "handles and pools agree")
-    return Finding(
-        FAIL,
+        return ok("handles and pools agree")
+    return fail(
         listed([each.what for each in found]),
         "run: leasectl doctor --fix",
         exit_code=CorruptState.exit_code,
@@ -234,14 +233,13 @@ def suspended(service: Service) -> Finding:
     unmet = _unmet(service) if living else set()
     found = [each for each in living if (each.pool_type, each.holder_identity) not in unmet]
     if not found:
-        return Finding(OK, "no stopped process blocks a queue")
+        return ok("no stopped process blocks a queue")
     waiters = [
         f"pid {each.process.pid if each.process else 'unknown'} of "
         f"{as_given(each.holder_identity)} for {each.pool_type}"
         for each in found
     ]
-    return Finding(
-        WARN,
+    return warn(
         f"{counted(len(found), 'waiter')} did not take a lease when it could, so "
         f"others go first: {listed(waiters)}",
         "perhaps stopped, or in a frozen container; it keeps its queue position, "
@@ -273,10 +271,9 @@ def ready_to_be_taken(service: Service) -> Finding:
     if not late:
         names = [name for target, _ in ready for name in target.names or ()]
         ready_now = f"ready to take back: {listed(names)}"
-        return Finding(OK, ready_now if names else "no lease waits to be taken back")
+        return ok(ready_now if names else "no lease waits to be taken back")
     texts = [f"{listed(target.names or ())} of {target.handle_id}" for target in late]
-    return Finding(
-        WARN,
+    return warn(
         f"{counted(len(late), 'holder')} answered ready, but no reclaim took the lease in "
         f"time; the resources can't be used until the mark is removed: {listed(texts)}",
         "the keeper removes the mark when its server answers; the next command starts a keeper",
@@ -289,9 +286,8 @@ def events(state: State) -> Finding:
     what = f"{counted(count, 'event')} since {rfc3339(since)}" if count else "no events yet"
     why_not = refusal(state)
     if why_not:
-        return Finding(
-            WARN,
+        return warn(
             f"{what}; new events can't be written ({why_not})",
             "leases work without them, but their history is lost",
         )
-    return Finding(OK, what)
+    return ok(what)

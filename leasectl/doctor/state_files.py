@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
+from leasectl.doctor.findings import ELSEWHERE, Finding, fail, ok, unwritable, warn
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.state import pipes
 from leasectl.state.database import check_directory, check_parent, no_parent, unlink
@@ -52,27 +52,19 @@ def state_directory(directory: str) -> Finding:
             mend=lambda: _make_private(directory)
         )
     what = f"{directory}, of user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
-    return Finding(OK, what)
+    return ok(what)
 
 
 def _absent(directory: str) -> Finding:
     if "\n" in directory:
         return unwritable(f"{directory!r} has a line break in its path", ELSEWHERE)
     parent = os.path.dirname(directory)
-    try:
-        check_parent(directory, os.stat(parent))
-    except StateUnwritable as error:
-        what, _, advice = str(error).partition("; ")
-        return unwritable(what, advice)
-    except OSError:
-        pass  # which is told below
-    if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
-        return Finding(
-            OK, f"{directory} doesn't exist yet; the first acquire or pool command creates it"
-        )
     if not os.path.isdir(parent):
-        what, _, advice = str(no_parent(directory)).partition("; ")
-        return unwritable(what, advice)
+        raise no_parent(directory)
+    with contextlib.suppress(OSError):  # the parent has just gone
+        check_parent(directory, os.stat(parent))
+    if os.access(parent, os.W_OK | os.X_OK):
+        return ok(f"{directory} doesn't exist yet; the first acquire or pool command creates it")
     return unwritable(f"{directory} can't be made in {parent}", ELSEWHERE)
 
 
@@ -105,13 +97,13 @@ def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) 
     try:
         fd = open_own(path, os.O_RDWR)
     except FileNotFoundError:
-        return Finding(OK, "none yet; the first command creates it")
+        return ok("none yet; the first command creates it")
     except OSError as error:
         advice = "get access to them, or move away those that aren't yours"
-        return Finding(FAIL, f"{path}: {error.strerror}", advice, exit_code=73)
+        return fail(f"{path}: {error.strerror}", advice, exit_code=73)
     try:
         if flock_within(fd, patience_seconds):
-            return Finding(OK, f"{path} is free")
+            return ok(f"{path} is free")
         return _stuck(path, fd)
     finally:
         os.close(fd)
@@ -120,8 +112,7 @@ def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) 
 def _stuck(path: str, fd: int) -> Finding:
     holders = holders_of(fd)
     who = f" by process {', '.join(holders)}" if holders else ""
-    return Finding(
-        FAIL,
+    return fail(
         f"one process keeps {path} locked{who}",
         "if that process is stopped, continue it with kill -CONT, or end it",
     )
@@ -139,12 +130,11 @@ def database(state: State) -> Finding:
     size = os.path.getsize(path) >> 10
     what = f"sound, {size} KiB, format {found.format}"
     if found.journal_mode != "wal":
-        return Finding(
-            WARN,
+        return warn(
             f"{what}, but its journal mode is {found.journal_mode}",
             "move it to a local file system; SQLite's write-ahead log works only there",
         )
-    return Finding(OK, f"{what}, SQLite {sqlite3.sqlite_version}")
+    return ok(f"{what}, SQLite {sqlite3.sqlite_version}")
 
 
 def unknown_files(state: State, temporary: str) -> Finding:
@@ -152,9 +142,8 @@ def unknown_files(state: State, temporary: str) -> Finding:
     with state.transaction():
         stale = list(_stale_files(state, temporary))
     if not stale:
-        return Finding(OK, "every file has a record")
-    return Finding(
-        WARN,
+        return ok("every file has a record")
+    return warn(
         f"{counted(len(stale), 'file')} without a record: {listed(stale)}",
         "run: leasectl doctor --fix",
         mend=lambda: _remove_stale(state, temporary),

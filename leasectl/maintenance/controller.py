@@ -231,10 +231,8 @@ class Controller:
     def _seen(self, name: str, said: Json, lease_said: Json | None) -> Seen:
         lease = None
         if lease_said is not None:
-            lease = parse_lease(lease_said)
             now = self._clock.elapsed()
-            unchanged = self._observed.unchanged_seconds(name, lease, now)
-            lease = lease._replace(unchanged_seconds=unchanged)
+            lease = self._observed.observe(name, parse_lease(lease_said), now)
         running = self._drains.get(name)
         drain = None if running is None else running.drain.drain
         wanted = wanted_of(said)

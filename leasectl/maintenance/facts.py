@@ -252,8 +252,8 @@ class Observed:
     def __init__(self) -> None:
         self._since: dict[str, tuple[Lease, float]] = {}
 
-    def unchanged_seconds(self, name: str, lease: Lease, now: float) -> float:
-        """Note a Lease as it is now; return how long it has been seen unchanged.
+    def observe(self, name: str, lease: Lease, now: float) -> Lease:
+        """Note a Lease as it is now; return it with how long it has been seen unchanged.
 
         Args:
             name: The name of the Lease.
@@ -265,4 +265,4 @@ class Observed:
         if before != lease:
             since = now
         self._since[name] = (lease, since)
-        return now - since
+        return lease._replace(unchanged_seconds=now - since)

@@ -62,11 +62,11 @@ class Leadership:
         if before is not None and before.holder != self._identity:
             # Since its answer: it may have been renewed right before that, long after we asked.
             seen_at = self._clock.elapsed()
-            unchanged = self._observed.unchanged_seconds(LEASE_NAME, before, seen_at)
-            before = before._replace(unchanged_seconds=unchanged)
+            before = self._observed.observe(LEASE_NAME, before, seen_at)
             if before.may_be_valid():
                 self.leader, self._until = before.holder, 0.0
-                self.due_at = min(self.due_at, seen_at + before.duration_seconds - unchanged)
+                left = before.duration_seconds - before.unchanged_seconds
+                self.due_at = min(self.due_at, seen_at + left)
                 return
         self._take(read, before)
 

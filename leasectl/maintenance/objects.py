@@ -87,13 +87,8 @@ def wanted_of(said: Json) -> Wanted | None:
     return parse_wanted(request_of(said), word_of(said))
 
 
-def parse_lease(said: Json, unchanged_seconds: float = 0.0) -> Lease:
-    """Read a Lease.
-
-    Args:
-        said: It.
-        unchanged_seconds: For how long it has been seen like this.
-    """
+def parse_lease(said: Json) -> Lease:
+    """Read a Lease."""
     spec, metadata = _part(said, "spec"), _part(said, "metadata")
     owners = metadata.get("ownerReferences")
     nodes = [each for each in owners or () if isinstance(each, dict) and each.get("kind") == "Node"]
@@ -104,7 +99,6 @@ def parse_lease(said: Json, unchanged_seconds: float = 0.0) -> Lease:
         parse_time(spec.get("renewTime")),
         _count(spec.get("leaseTransitions")),
         str(nodes[0].get("uid") or "") if nodes else "",
-        unchanged_seconds,
     )
 
 

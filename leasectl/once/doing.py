@@ -20,12 +20,10 @@ from leasectl.once.command import WorkCommand
 from leasectl.once.queue import WorkQueue
 from leasectl.once.results import Asked, Kept, Outcome, terms_of
 from leasectl.once.under_lease import UnderLease
-from leasectl.once.work import refuse_waiting_for_itself
 from leasectl.run.child import Child, Ending, find_command
 from leasectl.run.supervision import READ, Supervisor
 from leasectl.run.tree import adopting_orphans
 from leasectl.system.callers import CallerEnded
-from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, check
 from leasectl.system.signals import SignalDescriptor
 
@@ -39,15 +37,8 @@ class Once(WorkQueue):
     Args: see `WorkQueue`.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        asked: Asked,
-        *,
-        warn: Callable[[str], None],
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(service, asked, warn=warn, clock=clock)
+    def __init__(self, service: Service, asked: Asked, *, warn: Callable[[str], None]) -> None:
+        super().__init__(service, asked, warn=warn)
         self._signals = SignalDescriptor(READ)
         self._supervisor = Supervisor(asked.plan, self._signals, warn=warn, clock=self._clock)
         self._has_run = False
@@ -88,15 +79,12 @@ class Once(WorkQueue):
         path: str | None = None
         give_up_at = patience.until(self._clock.elapsed())
         while True:
-            with self._service.limited(give_up_at):
-                found = self._usable()
-                if found is not None:
-                    return found
-                if path is None:
-                    refuse_waiting_for_itself(self._service, self._asked.work)
-                    search_path = self._asked.environ.get("PATH", os.defpath)
-                    path = find_command(self._asked.plan.name, search_path)
-                self._tell_terms()
+            found = self._look(give_up_at)
+            if found is not None:
+                return found
+            if path is None:
+                search_path = self._asked.environ.get("PATH", os.defpath)
+                path = find_command(self._asked.plan.name, search_path)
             handle = self._acquire(patience, give_up_at)
             self._has_begun = self._is_tried_again = False
             began = self._clock.elapsed()
@@ -154,8 +142,7 @@ class Once(WorkQueue):
     def _has_more_to_come(self, handle: Handle) -> bool:
         """Return whether a follower finds a result, or another runner may produce one."""
         with self._leased(handle) as leased:
-            kept = self._results.kept(self._asked.work)
-            return (kept is not None and not self._is_bad(kept)) or leased.pass_on()
+            return self._kept()[1] is not None or leased.pass_on()
 
     # ---- what waiting takes
 
@@ -178,14 +165,9 @@ class Once(WorkQueue):
     def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
         """Do the work under the lease, or share an outcome; None to look again without it."""
         with self._leased(handle) as leased:
-            kept = self._results.kept(self._asked.work)
-            if kept is not None and not self._is_bad(kept):
-                if self._asked.verify is not None:
-                    return None
-                content = self._results.content(kept)
-                if content is not None:
-                    return Outcome(content, kept)
-                self._bad = kept
+            kept, found = self._kept()
+            if found is not None:
+                return None if self._asked.verify is not None else found
             check(patience.interrupts)  # a lease that was free was granted without a look at them
             return leased.share_failure() or self._do(leased, handle, path, patience, bad=kept)
 

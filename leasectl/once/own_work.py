@@ -12,7 +12,6 @@ from leasectl.once.command import Came, too_large
 from leasectl.once.queue import WorkQueue
 from leasectl.once.results import Outcome, Round
 from leasectl.once.under_lease import UnderLease
-from leasectl.once.work import refuse_waiting_for_itself
 
 
 class OwnWork(WorkQueue):
@@ -40,24 +39,16 @@ class OwnWork(WorkQueue):
         self._exits = contextlib.ExitStack()
         give_up_at = patience.until(self._clock.elapsed())
         while True:
-            with self._service.limited(give_up_at):
-                found = self._usable()
-                if found is not None:
-                    return found
-                refuse_waiting_for_itself(self._service, self._asked.work)
-                self._tell_terms()
+            found = self._look(give_up_at)
+            if found is not None:
+                return found
             handle = self._acquire(patience, give_up_at)
             with contextlib.ExitStack() as exits:
                 leased = exits.enter_context(self._leased(handle))
-                kept = self._results.kept(self._asked.work)
-                if kept is not None and not self._is_bad(kept):
-                    content = self._results.content(kept)
-                    if content is not None:
-                        return Outcome(content, kept)
-                    self._bad = kept
-                shared = leased.share_failure()
-                if shared is not None:
-                    return shared
+                kept, found = self._kept()
+                found = found or leased.share_failure()
+                if found is not None:
+                    return found
                 try:
                     hold(handle)
                 except LeaseLost:

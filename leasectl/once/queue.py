@@ -13,9 +13,9 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.once.results import Asked, Kept, Outcome, Results, Round, terms_text
 from leasectl.once.under_lease import UnderLease
+from leasectl.once.work import refuse_waiting_for_itself
 from leasectl.run.leased_command import give_back
 from leasectl.system.callers import CallerEnded
-from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, sleep
 
 _MAKE_AGAIN_SECONDS = 0.05
@@ -28,7 +28,6 @@ class WorkQueue:
         service: Where the work's lease comes from, and its result is kept.
         asked: The work, and how to do it.
         warn: Called with a line for people.
-        clock: Where times come from.
     """
 
     def __init__(
@@ -37,12 +36,11 @@ class WorkQueue:
         asked: Asked,
         *,
         warn: Callable[[str], None],
-        clock: Clock | None = None,
     ) -> None:
         self._service = service
         self._asked = asked
         self._warn = warn
-        self._clock = clock or Clock()
+        self._clock = service.clock
         self._results = Results(service.values)
         self._pool = PoolOnDemand(service, asked.work.pool_type)
         self._bad: Kept | None = None
@@ -62,23 +60,35 @@ class WorkQueue:
 
     # ---- a result that is there
 
-    def _usable(self) -> Outcome | None:
-        """Return a kept result that can be used, as far as the verifying command can tell."""
+    def _kept(self) -> tuple[Kept | None, Outcome | None]:
+        """Return the result that is kept, and the outcome if it can be used as far as is known."""
         kept = self._results.kept(self._asked.work)
-        if kept is None or self._is_bad(kept):
-            return None
+        if kept is None or (self._bad is not None and kept.version == self._bad.version):
+            return kept, None
         content = self._results.content(kept)
         if content is None:
             self._bad = kept
-            return None
-        if self._asked.verify is not None and not self._verifies(self._asked.verify):
-            self._warn(f"--verify failed: the result of work {kept.work.title} is forgotten")
-            self._bad = kept
-            return None
-        return Outcome(content, kept)
+            return kept, None
+        return kept, Outcome(content, kept)
 
-    def _is_bad(self, kept: Kept) -> bool:
-        return self._bad is not None and kept.version == self._bad.version
+    def _usable(self) -> Outcome | None:
+        """Return a kept result that can be used, as far as the verifying command can tell."""
+        kept, found = self._kept()
+        verify = self._asked.verify
+        if kept is None or found is None or verify is None or self._verifies(verify):
+            return found
+        self._warn(f"--verify failed: the result of work {kept.work.title} is forgotten")
+        self._bad = kept
+        return None
+
+    def _look(self, give_up_at: float | None) -> Outcome | None:
+        """Return a result that can be used; else check that the work can be waited for."""
+        with self._service.limited(give_up_at):
+            found = self._usable()
+            if found is None:
+                refuse_waiting_for_itself(self._service, self._asked.work)
+                self._tell_terms()
+        return found
 
     # ---- the lease
 

@@ -114,7 +114,7 @@ class UnderLease:
             first, last = self._tickets()
             ticket = self._lease.ticket
             before = self._results.round(self._asked.work)
-            found = died(self._of_ours(before), last or ticket)
+            found = died(self._of_ours(before), last)
             attempts = terms_of(found, self._asked).attempts
             shared = verdict(found, ticket, attempts=attempts)
             if shared is None:
@@ -156,13 +156,11 @@ class UnderLease:
         Raises:
             LeaseLost: The lease is another's by now.
         """
-        work, ticket = self._asked.work, self._lease.ticket
+        work = self._asked.work
         with self._service.atomic():
             _, last = self._tickets()
             before = self._results.round(work)
-            found = begun(
-                self._of_ours(before), self._lease.fence, last or ticket, self._asked.terms
-            )
+            found = begun(self._of_ours(before), self._lease.fence, last, self._asked.terms)
             changes = [to_keep_round(work, found)]
             changes += [to_find_none(work)] if bad is None else to_forget(bad)
             why = []
@@ -226,7 +224,7 @@ class UnderLease:
             limit = self._service.state.lock_limit.within(_STOP_SECONDS)
             with limit, self._service.atomic():
                 first, last = self._tickets()
-                left = of_those_who_wait(stopped(found, last or self._lease.ticket), first)
+                left = of_those_who_wait(stopped(found, last), first)
                 self._change([to_keep_round(self._asked.work, left)], frees=True)
         except BackendUnreachable as error:
             self._leave_to_keeper(error)
@@ -269,13 +267,11 @@ class UnderLease:
         def write() -> None:
             with self._service.atomic():
                 first, last = self._tickets()
-                shares = terms_of(found, self._asked).shares
-                is_final = came.is_final or shares
-                up_to = last or self._lease.ticket
-                after = failed(found, came.status, up_to, is_final=is_final, lines=came.lines)
-                attempts = terms_of(found, self._asked).attempts
-                shared = None if last is None else verdict(after, last, attempts=attempts)
-                self.is_tried_again = last is not None and shared is None
+                terms = terms_of(found, self._asked)
+                is_final = came.is_final or terms.shares
+                after = failed(found, came.status, last, is_final=is_final, lines=came.lines)
+                is_shared = verdict(after, last, attempts=terms.attempts) is not None
+                self.is_tried_again = first is not None and not is_shared
                 left = of_those_who_wait(after, first)
                 why = came.ending.describe() if came.ending is not None else str(came.error)
                 event = self._event("work failed", reason=why, seconds=came.seconds)
@@ -298,10 +294,10 @@ class UnderLease:
         """Return the part of a round that concerns us."""
         return Round() if found == self._over else of_ticket(found, self._lease.ticket)
 
-    def _tickets(self) -> tuple[int | None, int | None]:
-        """Return the numbers of the first and the last ticket in the queue; None without any."""
+    def _tickets(self) -> tuple[int | None, int]:
+        """Return the first ticket in the queue, None without any; the last, or our own."""
         numbers = [each.ticket for each in self._queue()]
-        return min(numbers, default=None), max(numbers, default=None)
+        return min(numbers, default=None), max(numbers, default=self._lease.ticket)
 
     def _queue(self) -> list[QueueEntry]:
         """Return the waiters that may run the command: all but followers."""

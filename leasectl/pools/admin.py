@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
@@ -128,7 +128,7 @@ def _seen(service: Service, pool_type: str | None) -> tuple[tuple[Pool, ...], di
 
 
 def _add_numbered(
-    service: Service, pool_type: str, count: int, add: Callable[[tuple[str, ...]], object]
+    service: Service, pool_type: str, count: int, change: PropertyChange
 ) -> tuple[str, ...]:
     """Add so many; others may add at the same time, and take some of the same numbers."""
     added: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def _add_numbered(
             before, there = names, [each.name for each in pool.resources]
             names = next_names(pool_type, count - len(added), there)
             try:
-                add(names)
+                properties.add_resources(service.members, pool_type, names, change, are_new=True)
                 return added + names
             except InvalidRequest as error:
                 if names == before:
@@ -175,14 +175,7 @@ def add_with(
         LeaseError: As `properties.add_resources`.
     """
     if isinstance(wanted, int):
-        return _add_numbered(
-            service,
-            pool_type,
-            wanted,
-            lambda names: properties.add_resources(
-                service.members, pool_type, names, change, are_new=True
-            ),
-        )
+        return _add_numbered(service, pool_type, wanted, change)
     return properties.add_resources(service.members, pool_type, wanted, change)
 
 

@@ -37,6 +37,9 @@ class NewDefault(NamedTuple):
     grace_seconds: float
 
 
+NO_DEFAULT = NewDefault(None, 0.0)
+
+
 class PoolChange(NamedTuple):
     """The change of one pool.
 
@@ -105,41 +108,49 @@ def plan(
         InvalidRequest: A name is in a pool that doesn't give it up, or would be too long.
         NotAllowed: A name is expected in another pool.
     """
-    members = {each.name: each for each in known}
-    compared = _Plan(tuple(definitions), tuple(pools), members, belonging, places or {})
-    return compared.changes()
+    return _Plan(definitions, pools, known, belonging, places or {}).changes()
 
 
 class _Plan:
     def __init__(
         self,
-        definitions: tuple[Definition, ...],
-        pools: tuple[Pool, ...],
-        members: Mapping[str, Member],
+        definitions: Iterable[Definition],
+        pools: Iterable[Pool],
+        known: Iterable[Member],
         belonging: Pools,
         places: Mapping[str, str],
     ) -> None:
-        self._definitions = definitions
-        self._expectations = {
-            each.type: _expectations(each, members, belonging) for each in definitions
-        }
-        self._members = dict(members)
+        self._definitions = tuple(definitions)
+        self._members = {each.name: each for each in known}
         self._belonging = belonging
-        self._expect()  # the rest is compared with what will be expected
         self._places = places
+        self._expectations = {each.type: self._expected(each) for each in self._definitions}
+        self._expect()  # the rest is compared with what will be expected
         self._pools = {pool.type: pool for pool in pools}
-        self._pool_of = {each.name: pool.type for pool in pools for each in pool.resources}
+        resources = [(each, pool.type) for pool in self._pools.values() for each in pool.resources]
+        self._pool_of = {each.name: pool_type for each, pool_type in resources}
         self._properties_of = {
-            each.name: each.member.properties
-            for pool in pools
-            for each in pool.resources
-            if each.member is not None
+            each.name: each.member.properties for each, _ in resources if each.member is not None
         }
-        self._held = {each.name for pool in pools for each in pool.resources if each.lease}
+        self._held = {each.name for each, _ in resources if each.lease}
         self._listed = {
-            each.type: frozenset(each.names) for each in definitions if isinstance(each, NamedPool)
+            each.type: frozenset(each.names)
+            for each in self._definitions
+            if isinstance(each, NamedPool)
         }
         self._wanted_in = {name: t for t, names in self._listed.items() for name in names}
+
+    def _member(self, name: str) -> Member:
+        return self._members.get(name, Member(name))
+
+    def _expected(self, wanted: Definition) -> tuple[Expected, Expected]:
+        """Return what is to be expected in a pool besides, and what isn't any more."""
+        if wanted.expected is None:
+            return NOTHING_EXPECTED, NOTHING_EXPECTED
+        names = [each.name for each in self._members.values() if each.expected == wanted.type]
+        patterns = [n for n, to in self._belonging.patterns.items() if to == wanted.type]
+        now = Expected(tuple(names), tuple(patterns))
+        return _without(wanted.expected, now), _without(now, wanted.expected)
 
     def _expect(self) -> None:
         """Change what is expected as the definitions have it.
@@ -155,7 +166,7 @@ class _Plan:
                 del patterns[pattern]
         for pool_type, (expected, _) in self._expectations.items():
             for name in expected.names:
-                member = self._members.get(name, Member(name))
+                member = self._member(name)
                 if member.expected is not None:
                     raise refusals.belongs_elsewhere(name, member.expected)
                 self._members[name] = member._replace(expected=pool_type)
@@ -215,7 +226,7 @@ class _Plan:
         if is_default is None:
             return None
         if not is_default:
-            return NewDefault(None, 0.0) if pools.default == wanted.type else None
+            return NO_DEFAULT if pools.default == wanted.type else None
         grace = grace_of(pools, wanted.type, wanted.default.grace_seconds)
         is_so = (pools.default, pools.grace_seconds) == (wanted.type, grace)
         return None if is_so else NewDefault(wanted.type, grace)
@@ -238,15 +249,15 @@ class _Plan:
         elsewhere = [name for name in elsewhere if name not in strays]
         for name in elsewhere:
             is_listed_there = name in self._listed.get(self._pool_of[name], {name})
-            if is_listed_there and not self._is_by_default(name):
+            if is_listed_there and not self._member(name).by_default:
                 raise _taken(wanted.type, name, self._pool_of[name])
         surplus = [n for n in self._names(wanted.type) if n not in self._listed[wanted.type]]
         guests = [name for name in surplus if self._has_joined(name)]
         surplus = [name for name in surplus if name not in guests]
-        listed = [name for name in wanted.names if self._pool_of.get(name) == wanted.type]
+        listed = [name for name in wanted.names if name not in missing]
         return PoolChange(
-            returning=tuple(name for name in listed if self._leaves(name)),
             type=wanted.type,
+            returning=tuple(name for name in listed if self._member(name).leaves),
             new=wanted.type not in self._pools,
             added=tuple(name for name in missing if name not in self._pool_of),
             moved=tuple(name for name in elsewhere if name not in self._held),
@@ -259,7 +270,7 @@ class _Plan:
 
     def _check_belongs(self, pool_type: str, name: str) -> None:
         """Refuse a name in a pool if another pool expects it."""
-        member = self._members.get(name, Member(name))
+        member = self._member(name)
         expected = belongs_to(member, self._belonging)
         if expected not in (None, pool_type):
             pattern = None if member.expected else matching_pattern(name, self._belonging)
@@ -272,16 +283,7 @@ class _Plan:
 
     def _has_joined(self, name: str) -> bool:
         """Tell whether a name is in its pool for a time only, as it has said itself."""
-        member = self._members.get(name)
-        return member is not None and member.lifetime is not None
-
-    def _leaves(self, name: str) -> bool:
-        member = self._members.get(name)
-        return member is not None and member.leaves
-
-    def _is_by_default(self, name: str) -> bool:
-        member = self._members.get(name)
-        return member is not None and member.by_default
+        return self._member(name).lifetime is not None
 
     def _counted(self, wanted: CountedPool) -> PoolChange:
         names = self._names(wanted.type)
@@ -307,7 +309,7 @@ class _Plan:
         return PoolChange(
             wanted.type,
             returning=tuple(
-                name for name in held[: len(held) - len(staying)] if self._leaves(name)
+                name for name in held[: len(held) - len(staying)] if self._member(name).leaves
             ),
             new=wanted.type not in self._pools,
             added=added,
@@ -319,18 +321,6 @@ class _Plan:
     def _names(self, pool_type: str) -> list[str]:
         pool = self._pools.get(pool_type)
         return [each.name for each in pool.resources] if pool else []
-
-
-def _expectations(
-    wanted: Definition, members: Mapping[str, Member], belonging: Pools
-) -> tuple[Expected, Expected]:
-    """Return what is to be expected in a pool besides, and what isn't any more."""
-    if wanted.expected is None:
-        return NOTHING_EXPECTED, NOTHING_EXPECTED
-    names = [each.name for each in members.values() if each.expected == wanted.type]
-    patterns = [each for each, to in belonging.patterns.items() if to == wanted.type]
-    now = Expected(tuple(names), tuple(patterns))
-    return _without(wanted.expected, now), _without(now, wanted.expected)
 
 
 def _without(those: Expected, others: Expected) -> Expected:
@@ -383,7 +373,8 @@ def carry_out(
     moved = {name for change in changes for name in change.moved}
     stayed = {name for change in changes for name in _move(change, members)}
     defaults = [each for each in changes if each.default is not None]
-    for change in sorted(defaults, key=_is_made_default):  # no more, then new
+    # Those that are it no longer come first.
+    for change in sorted(defaults, key=lambda each: each.default != NO_DEFAULT):
         members.change_belonging(partial(_with_default, change=change))
     for change in changes:
         _changed(members, change.awaited, partial(_move_when_free, to=change.type))
@@ -398,10 +389,6 @@ def carry_out(
 
 def _move_when_free(member: Member, pools: Pools, *, to: str) -> Member:
     return membership.move(member, to, pools, when_free=True)
-
-
-def _is_made_default(change: PoolChange) -> bool:
-    return change.default is not None and change.default.type is not None
 
 
 def _with_default(pools: Pools, *, change: PoolChange) -> Pools:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn, Union
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Union
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import Properties
@@ -100,142 +102,18 @@ class Definitions(NamedTuple):
     places: Mapping[str, str] = {}
 
 
-KEYS = ("properties", "userdata")
-
-Refuse = Callable[[Part, str], InvalidRequest]
-
-
-class EntryProperties:
-    """The properties that one entry speaks of.
-
-    Args:
-        fields: Of the entry.
-        names: The names that it lists; None where it lists none.
-        path: What messages call the entry.
-        refuse: Makes the error that says what is wrong where.
-    """
-
-    def __init__(
-        self,
-        fields: Mapping[str, Part],
-        names: tuple[str, ...] | None,
-        path: str,
-        refuse: Refuse,
-    ) -> None:
-        self._names = names
-        self._path = path
-        self._refuse = refuse
-        self._of_all: dict[str, str] = {}
-        self._of_one: dict[str, dict[str, str]] = {}
-        for key in (each for each in KEYS if each in fields):
-            self._read(key, fields[key])
-
-    @property
-    def of_all(self) -> Properties:
-        """What is so of all resources, however many there come to be."""
-        return tuple(sorted(self._of_all.items()))
-
-    def by_name(self) -> dict[str, Properties]:
-        """What is so of each resource that the entry lists."""
-        return {
-            name: tuple(sorted({**self._of_all, **self._of_one.get(name, {})}.items()))
-            for name in self._names or ()
-        }
-
-    def _read(self, what: str, part: Part) -> None:
-        path = f"{self._path}.{what}"
-        if not isinstance(part, Fields):
-            raise self._refuse(part, f"{path} must be a mapping")
-        for key, value in part.pairs:
-            if isinstance(value, Fields) and what == "properties":
-                self._read_named(key, value, path)
-            else:
-                self._put(self._of_all, key, value, path)
-        for name, own in {"": {}, **self._of_one}.items():
-            self._check(part, path, {**self._of_all, **own}, name)
-
-    def _read_named(self, name: Scalar, part: Fields, path: str) -> None:
-        if self._names is None:
-            self._fail(
-                part, f"{path}: an entry without names can't give properties of single resources"
-            )
-        if name.text not in self._names:
-            self._fail(name, f'{path}: "{printable(name.text)}" is none of the entry\'s names')
-        own = self._of_one.setdefault(name.text, {})
-        for key, value in part.pairs:
-            self._put(own, key, value, f"{path}.{name.text}")
-
-    def _put(self, into: dict[str, str], key: Scalar, value: Part, path: str) -> None:
-        if not isinstance(value, Scalar) or value.is_null:
-            self._fail(value, f"{path}.{printable(key.text)} must be a word")
-        if key.text in into:
-            self._fail(key, f'{path}: "{printable(key.text)}" is there twice')
-        try:
-            into[check_key(key.text)] = check_value(key.text, value.text)
-        except InvalidRequest as error:
-            self._fail(key, f"{path}: {error}")
-
-    def _check(self, part: Part, path: str, together: dict[str, str], name: str) -> None:
-        try:
-            check_count(f'"{name}" has' if name else "there are", len(together))
-        except InvalidRequest as error:
-            self._fail(part, f"{path}: {error}")
-
-    def _fail(self, part: Part, what: str) -> NoReturn:
-        raise self._refuse(part, what) from None
-
-
-DEFAULT_KEYS = ("default", "grace")
-_BOOLEANS = {"true": True, "false": False}
-
-
-def read_default(fields: Mapping[str, Part], path: str, refuse: Refuse) -> DefaultChange:
-    """Read it of the fields of an entry.
-
-    Args:
-        fields: Of the entry.
-        path: What messages call the entry.
-        refuse: Makes the error that says what is wrong where.
-
-    Raises:
-        InvalidRequest: It can't be meant.
-    """
-    is_default = _boolean(fields["default"], path, refuse) if "default" in fields else None
-    if "grace" not in fields:
-        return DefaultChange(is_default)
-    if not is_default:
-        raise refuse(
-            fields["grace"], f"{path}: grace applies to the default pool only; add default: true"
-        )
-    return DefaultChange(is_default, _grace(fields["grace"], path, refuse))
-
-
-def _boolean(part: Part, path: str, refuse: Refuse) -> bool:
-    if not isinstance(part, Scalar) or not part.plain or part.text not in _BOOLEANS:
-        raise refuse(part, f"{path}.default must be true or false")
-    return _BOOLEANS[part.text]
-
-
-def _grace(part: Part, path: str, refuse: Refuse) -> float:
-    if not isinstance(part, Scalar):
-        raise refuse(part, f"{path}.grace must be a word")
-    try:
-        seconds = parse_duration(part.text)
-        check_grace(seconds)
-    except InvalidRequest as error:
-        raise refuse(part, f"{path}.grace: {error}") from None
-    return seconds
-
-
+_PROPERTIES = ("properties", "userdata")
+_DEFAULT = ("default", "grace")
 # Ours, which Boskos passes over.
 _SETTINGS = ("pace", "burst", "aging")
 _READ = (
     *("type", "state", "names", "min-count", "max-count"),
-    *(*_SETTINGS, *KEYS, *DEFAULT_KEYS, "expect"),
+    *(*_SETTINGS, *_PROPERTIES, *_DEFAULT, "expect"),
 )
 _READ_OVER = ("lifespan", "config", "needs")
 _AS_JSON = "yq -o json FILE | leasectl pool apply -f -"
 _PACED = PoolSettings(pace_seconds=1.0)
+_BOOLEANS = {"true": True, "false": False}
 _COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # What each can be; nothing is made up to max-count.
 _RANGES = {"min-count": (0, MOST_AT_ONCE), "max-count": (1, 999_999_999)}
@@ -255,18 +133,31 @@ def parse_definitions(text: str, where: str) -> Definitions:
     return _Reader(where).read(parse_document(text, where, as_json=_AS_JSON))
 
 
+@dataclass
+class _Pool:
+    """What the entries of one pool say so far."""
+
+    counts: tuple[int, int] | None = None  # else it is defined by names
+    names: list[str] = field(default_factory=list)
+    settings: SettingsChange = NO_CHANGE
+    by_name: dict[str, Properties] = field(default_factory=dict)
+    of_all: Properties | None = None
+    default: DefaultChange = NO_DEFAULT_CHANGE
+    expected: Expected | None = None
+
+    def definition(self, pool_type: str) -> Definition:
+        rest = self.default, self.expected
+        if self.counts is not None:
+            return CountedPool(pool_type, *self.counts, self.settings, self.of_all, *rest)
+        return NamedPool(pool_type, tuple(self.names), self.settings, self.by_name, *rest)
+
+
 class _Reader:
-    """Reads one document, and remembers what more than one of its entries may say."""
+    """Reads one document."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._named: dict[str, list[str]] = {}
-        self._counted: dict[str, CountedPool] = {}
-        self._order: dict[str, None] = {}
-        self._settings: dict[str, SettingsChange] = {}
-        self._properties: dict[str, dict[str, Properties]] = {}
-        self._defaults: dict[str, DefaultChange] = {}
-        self._expected: dict[str, Expected] = {}
+        self._pools: dict[str, _Pool] = {}
         self._expected_in: dict[str, str] = {}  # the pool of each name or pattern
         self._seen: dict[str, tuple[str, int | None]] = {}
         self._total = 0
@@ -282,34 +173,22 @@ class _Reader:
             raise self._refused(at, '"resources" must be a list of at least one entry')
         for number, entry in enumerate(entries.items):
             self._entry(entry, f"resources[{number}]")
-        pools: list[Definition] = [
-            self._counted[each]._replace(
-                settings=self._settings[each],
-                default=self._defaults[each],
-                expected=self._expected.get(each),
-            )
-            if each in self._counted
-            else NamedPool(
-                each,
-                tuple(self._named[each]),
-                self._settings[each],
-                self._properties[each],
-                self._defaults[each],
-                self._expected.get(each),
-            )
-            for each in self._order
-        ]
+        pools = tuple(pool.definition(pool_type) for pool_type, pool in self._pools.items())
         places = {
             name: f"{self._where}:{line}" if line else self._where
             for name, (_, line) in self._seen.items()
         }
-        return Definitions(tuple(pools), self._notes_in_order(), places)
+        return Definitions(pools, self._notes_in_order(), places)
 
     def _entry(self, entry: Part, path: str) -> None:
         if not isinstance(entry, Fields):
             raise self._refused(entry, f"{path} must be a mapping with a type")
         fields = self._fields(entry, (*_READ, *_READ_OVER), path)
-        pool_type = self._type(entry, fields, path)
+        if "type" not in fields:
+            raise self._refused(entry, f"{path}: type is missing")
+        value = self._scalar(fields["type"], f"{path}.type")
+        with self._refusing(value, path):
+            pool_type = check_own_type(value.text)
         self._note_what_is_read_over(entry, fields)
         counts = [key for key in ("min-count", "max-count") if key in fields]
         names = fields.get("names")
@@ -323,62 +202,49 @@ class _Reader:
                 f'{path}: pool "{pool_type}" has neither names nor max-count; to delete a pool: '
                 f"leasectl pool delete {pool_type}",
             )
-        if pool_type in self._counted or (counts and pool_type in self._order):
+        known = self._pools.get(pool_type)
+        if known is not None and (counts or known.counts is not None):
             raise self._refused(
                 entry, f'{path}: pool "{pool_type}" is there twice, and not by names alone'
             )
-        self._order[pool_type] = None
-        self._add_settings(pool_type, fields, path)
-        self._add_default(pool_type, fields, path)
+        pool = self._pools.setdefault(pool_type, _Pool())
+        self._add_settings(pool_type, pool, fields, path)
+        self._add_default(pool_type, pool, fields, path)
         if "expect" in fields:
-            self._add_expected(pool_type, fields["expect"], path)
-        listed = None if names is None else self._add_names(pool_type, names, path)
-        properties = None
-        if any(key in fields for key in KEYS):
-            properties = EntryProperties(fields, listed, path, self._refused)
-        if listed is None:
-            self._counted[pool_type] = self._counts(pool_type, entry, fields, path)._replace(
-                properties=None if properties is None else properties.of_all
-            )
-        else:
-            said = self._properties.setdefault(pool_type, {})
-            said.update({} if properties is None else properties.by_name())
+            self._add_expected(pool_type, pool, fields["expect"], f"{path}.expect")
+        added = None if names is None else self._add_names(pool_type, pool, names, path)
+        if any(key in fields for key in _PROPERTIES):
+            self._add_properties(pool, added, fields, path)
+        if names is None:
+            pool.counts = self._counts(entry, fields, path)
 
-    def _type(self, entry: Fields, fields: Mapping[str, Part], path: str) -> str:
-        if "type" not in fields:
-            raise self._refused(entry, f"{path}: type is missing")
-        value = self._scalar(fields["type"], f"{path}.type")
-        try:
-            return check_own_type(value.text)
-        except InvalidRequest as error:
-            raise self._refused(value, f"{path}: {error}") from None
-
-    def _add_names(self, pool_type: str, names: Part, path: str) -> tuple[str, ...]:
+    def _add_names(self, pool_type: str, pool: _Pool, names: Part, path: str) -> Sequence[str]:
         """Take in the names of an entry, which are returned."""
         if not isinstance(names, Items):
             raise self._refused(names, f"{path}.names must be a list")
-        mine = self._named.setdefault(pool_type, [])
+        added = []
         for number, item in enumerate(names.items):
-            value = self._scalar(item, f"{path}.names[{number}]")
-            try:
+            at = f"{path}.names[{number}]"
+            value = self._scalar(item, at)
+            with self._refusing(value, at):
                 name = check_own_name(value.text)
-            except InvalidRequest as error:
-                raise self._refused(value, f"{path}.names[{number}]: {error}") from None
             if name in self._seen:
                 first_type, line = self._seen[name]
-                at = f" in line {line}" if line else ""
+                there = f" in line {line}" if line else ""
                 raise self._refused(
-                    value,
-                    f'{path}.names[{number}]: "{name}" is already in pool "{first_type}"{at}',
+                    value, f'{at}: "{name}" is already in pool "{first_type}"{there}'
                 )
             self._seen[name] = (pool_type, value.line)
-            mine.append(name)
-        self._count_in(len(names.items), names)
-        return tuple(mine[len(mine) - len(names.items) :])
+            added.append(name)
+        self._count_in(len(added), names)
+        pool.names += added
+        return added
 
-    def _add_settings(self, pool_type: str, fields: Mapping[str, Part], path: str) -> None:
+    def _add_settings(
+        self, pool_type: str, pool: _Pool, fields: Mapping[str, Part], path: str
+    ) -> None:
         """Take in how a pool is to grant; several entries of one pool may each say some of it."""
-        said: dict[str, Any] = self._settings.get(pool_type, NO_CHANGE)._asdict()
+        said: dict[str, Any] = pool.settings._asdict()
         for key in (each for each in _SETTINGS if each in fields):
             name = key if key == "burst" else f"{key}_seconds"
             if said[name] is not None:
@@ -386,54 +252,10 @@ class _Reader:
                     fields[key], f'{path}: {key} of pool "{pool_type}" is there twice'
                 )
             said[name] = self._setting(key, self._scalar(fields[key], f"{path}.{key}"), path)
-            try:
+            with self._refusing(fields[key], path):
                 # Whether it goes with what the pool has is seen later.
                 changed(_PACED, SettingsChange(**{name: said[name]}))
-            except InvalidRequest as error:
-                raise self._refused(fields[key], f"{path}: {error}") from None
-        self._settings[pool_type] = SettingsChange(**said)
-
-    def _add_default(self, pool_type: str, fields: Mapping[str, Part], path: str) -> None:
-        """Take in whether a pool is to be the default; one entry says that, of one pool."""
-        before = self._defaults.setdefault(pool_type, NO_DEFAULT_CHANGE)
-        given = [fields[key] for key in DEFAULT_KEYS if key in fields]
-        if not given:
-            return
-        if before != NO_DEFAULT_CHANGE:
-            raise self._refused(given[0], f'{path}: default of pool "{pool_type}" is there twice')
-        change = read_default(fields, path, self._refused)
-        others = [each for each, other in self._defaults.items() if other.is_default]
-        if change.is_default and others:
-            raise self._refused(
-                given[0], f'{path}: pool "{others[0]}" is the default already; one can be'
-            )
-        self._defaults[pool_type] = change
-
-    def _add_expected(self, pool_type: str, part: Part, path: str) -> None:
-        """Read the names and patterns that an entry expects in its pool."""
-        path = f"{path}.expect"
-        if not isinstance(part, Items):
-            raise self._refused(part, f"{path} must be a list of names and patterns")
-        if pool_type in self._expected:
-            raise self._refused(part, f'{path} of pool "{pool_type}" is there twice')
-        names, patterns = list[str](), list[str]()
-        for number, item in enumerate(part.items):
-            value = self._scalar(item, f"{path}[{number}]")
-            is_pattern = "*" in value.text or "?" in value.text
-            try:
-                subject = check_pattern(value.text) if is_pattern else check_own_name(value.text)
-            except InvalidRequest as error:
-                raise self._refused(value, f"{path}[{number}]: {error}") from None
-            if subject in self._expected_in:
-                raise self._refused(
-                    value,
-                    f'{path}[{number}]: "{subject}" is already expected in pool '
-                    f'"{self._expected_in[subject]}"',
-                )
-            self._expected_in[subject] = pool_type
-            (patterns if is_pattern else names).append(subject)
-        self._count_in(len(part.items), part)
-        self._expected[pool_type] = Expected(tuple(names), tuple(patterns))
+        pool.settings = SettingsChange(**said)
 
     def _setting(self, key: str, value: Scalar, path: str) -> float | int:
         if key == "burst":
@@ -441,14 +263,107 @@ class _Reader:
                 said = printable(value.text)
                 raise self._refused(value, f'{path}.burst: "{said}" is not a whole number')
             return int(value.text)
-        try:
+        with self._refusing(value, f"{path}.{key}"):
             return parse_duration(value.text)
-        except InvalidRequest as error:
-            raise self._refused(value, f"{path}.{key}: {error}") from None
 
-    def _counts(
-        self, pool_type: str, entry: Fields, fields: Mapping[str, Part], path: str
-    ) -> CountedPool:
+    def _add_default(
+        self, pool_type: str, pool: _Pool, fields: Mapping[str, Part], path: str
+    ) -> None:
+        """Take in whether a pool is to be the default; one entry says that, of one pool."""
+        given = [fields[key] for key in _DEFAULT if key in fields]
+        if not given:
+            return
+        if pool.default != NO_DEFAULT_CHANGE:
+            raise self._refused(given[0], f'{path}: default of pool "{pool_type}" is there twice')
+        is_default = grace_seconds = None
+        if "default" in fields:
+            part = fields["default"]
+            if not isinstance(part, Scalar) or not part.plain or part.text not in _BOOLEANS:
+                raise self._refused(part, f"{path}.default must be true or false")
+            is_default = _BOOLEANS[part.text]
+        if "grace" in fields:
+            part = fields["grace"]
+            if not is_default:
+                what = "grace applies to the default pool only; add default: true"
+                raise self._refused(part, f"{path}: {what}")
+            if not isinstance(part, Scalar):
+                raise self._refused(part, f"{path}.grace must be a word")
+            with self._refusing(part, f"{path}.grace"):
+                grace_seconds = parse_duration(part.text)
+                check_grace(grace_seconds)
+        others = [each for each, other in self._pools.items() if other.default.is_default]
+        if is_default and others:
+            raise self._refused(
+                given[0], f'{path}: pool "{others[0]}" is the default already; one can be'
+            )
+        pool.default = DefaultChange(is_default, grace_seconds)
+
+    def _add_expected(self, pool_type: str, pool: _Pool, part: Part, path: str) -> None:
+        """Read the names and patterns that an entry expects in its pool."""
+        if not isinstance(part, Items):
+            raise self._refused(part, f"{path} must be a list of names and patterns")
+        if pool.expected is not None:
+            raise self._refused(part, f'{path} of pool "{pool_type}" is there twice')
+        names, patterns = list[str](), list[str]()
+        for number, item in enumerate(part.items):
+            at = f"{path}[{number}]"
+            value = self._scalar(item, at)
+            is_pattern = "*" in value.text or "?" in value.text
+            with self._refusing(value, at):
+                subject = check_pattern(value.text) if is_pattern else check_own_name(value.text)
+            if subject in self._expected_in:
+                other = self._expected_in[subject]
+                raise self._refused(
+                    value, f'{at}: "{subject}" is already expected in pool "{other}"'
+                )
+            self._expected_in[subject] = pool_type
+            (patterns if is_pattern else names).append(subject)
+        self._count_in(len(part.items), part)
+        pool.expected = Expected(tuple(names), tuple(patterns))
+
+    def _add_properties(
+        self, pool: _Pool, names: Sequence[str] | None, fields: Mapping[str, Part], path: str
+    ) -> None:
+        """Read the properties of an entry: of all its resources, and of single names."""
+        of_all: dict[str, str] = {}
+        of_one: dict[str, dict[str, str]] = {}
+        for what in (each for each in _PROPERTIES if each in fields):
+            part, at = fields[what], f"{path}.{what}"
+            if not isinstance(part, Fields):
+                raise self._refused(part, f"{at} must be a mapping")
+            for key, value in part.pairs:
+                if not (isinstance(value, Fields) and what == "properties"):
+                    self._put(of_all, key, value, at)
+                    continue
+                if names is None:
+                    raise self._refused(
+                        value,
+                        f"{at}: an entry without names can't give properties of single resources",
+                    )
+                if key.text not in names:
+                    said = f'"{printable(key.text)}" is none of the entry\'s names'
+                    raise self._refused(key, f"{at}: {said}")
+                own = of_one.setdefault(key.text, {})
+                for own_key, own_value in value.pairs:
+                    self._put(own, own_key, own_value, f"{at}.{key.text}")
+            with self._refusing(part, at):
+                check_count("there are", len(of_all))
+                for name, own in of_one.items():
+                    check_count(f'"{name}" has', len({**of_all, **own}))
+        if names is None:
+            pool.of_all = tuple(sorted(of_all.items()))
+        for name in names or ():
+            pool.by_name[name] = tuple(sorted({**of_all, **of_one.get(name, {})}.items()))
+
+    def _put(self, into: dict[str, str], key: Scalar, value: Part, path: str) -> None:
+        if not isinstance(value, Scalar) or value.is_null:
+            raise self._refused(value, f"{path}.{printable(key.text)} must be a word")
+        if key.text in into:
+            raise self._refused(key, f'{path}: "{printable(key.text)}" is there twice')
+        with self._refusing(key, path):
+            into[check_key(key.text)] = check_value(key.text, value.text)
+
+    def _counts(self, entry: Part, fields: Mapping[str, Part], path: str) -> tuple[int, int]:
         if "max-count" not in fields:
             raise self._refused(entry, f"{path}: max-count is missing, the most that there may be")
         most = self._number(fields, "max-count", path)
@@ -462,7 +377,7 @@ class _Reader:
                 "resources are not created on demand, so max-count only limits the pool; add "
                 "them with leasectl pool add",
             )
-        return CountedPool(pool_type, least, most)
+        return least, most
 
     def _number(self, fields: Mapping[str, Part], key: str, path: str) -> int:
         value = self._scalar(fields[key], f"{path}.{key}")
@@ -524,6 +439,14 @@ class _Reader:
         if not isinstance(part, Scalar) or part.is_null:
             raise self._refused(part, f"{path} must be a word")
         return part
+
+    @contextlib.contextmanager
+    def _refusing(self, part: Part, path: str) -> Iterator[None]:
+        """Give an error of the check inside the place of the part that it is about."""
+        try:
+            yield
+        except InvalidRequest as error:
+            raise self._refused(part, f"{path}: {error}") from None
 
     def _refused(self, part: Part, what: str) -> InvalidRequest:
         return refusal(self._where, part.line, what)

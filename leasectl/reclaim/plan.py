@@ -126,6 +126,11 @@ class Held(NamedTuple):
         """The mark at it; None for none, whatever else may be noted there."""
         return None if self.note is None else parse_mark(self.note)
 
+    @property
+    def state(self) -> str:
+        """The state of its mark; empty without one."""
+        return "" if self.mark is None else self.mark.state
+
 
 def in_order(unused: Iterable[Held]) -> list[Held]:
     """Return the leases that could be asked for, in the order in which they will be."""
@@ -285,7 +290,7 @@ class _Plan:
         ready = [
             each
             for each in own
-            if _state_of(each) == "ready" and self._asked[each.id].free_at <= self._now
+            if each.state == "ready" and self._asked[each.id].free_at <= self._now
         ]
         room = 0 if self._is_late else missing - len(own)
         ask = [each for each in self._unused() if self._ripe_at(each) <= self._now][:room]
@@ -316,7 +321,7 @@ class _Plan:
         if each.is_in_use:
             return IN_USE
         refused = self._refused.get(each.id)
-        if _state_of(each) == "marked" or refused == UNANSWERED:
+        if each.state == "marked" or refused == UNANSWERED:
             return f"{UNANSWERED} within {format_seconds(self._wanted.wait_seconds)}"
         if refused is not None:
             return refused
@@ -351,15 +356,22 @@ class _Plan:
                 continue
             if asked is not None:
                 self._asked[each.id] = asked
-            if mark.state == "keep" or (asked is not None and self._is_unanswered(asked, mark)):
-                self._refused[each.id] = KEPT if mark.state == "keep" else UNANSWERED
-                self._no.append(each)
-                self._leave_alone(each)
+            if mark.state == "keep":
+                self._refused[each.id] = KEPT
+            elif (
+                mark.state == "marked"
+                and asked is not None
+                and self._now >= self._unanswered_at(asked, mark)
+            ):
+                self._refused[each.id] = UNANSWERED
+            else:
+                continue
+            self._no.append(each)
+            self._leave_alone(each)
 
-    def _is_unanswered(self, asked: Asked, mark: Mark) -> bool:
-        if mark.state != "marked":
-            return False
-        return self._now >= asked.at + min(self._wanted.wait_seconds, mark.seconds)
+    def _unanswered_at(self, asked: Asked, mark: Mark) -> float:
+        """Return until when an answer to a mark is waited for."""
+        return asked.at + min(self._wanted.wait_seconds, mark.seconds)
 
     def _leave_alone(self, each: Held) -> None:
         """Start the delay of a lease again that can't be had for now."""
@@ -434,16 +446,13 @@ class _Plan:
         return min(at, default=None)
 
     def _look_at(self, own: Iterable[Held], room: int) -> float | None:
-        waited = [
-            self._asked[each.id].at + min(self._wanted.wait_seconds, each.mark.seconds)
-            for each in own
-            if each.mark is not None and each.mark.state == "marked"
-        ]
-        waited += [
-            self._asked[each.id].free_at
-            for each in own
-            if _state_of(each) == "ready" and self._asked[each.id].free_at > self._now
-        ]
+        waited = []
+        for each in own:
+            asked, mark = self._asked[each.id], each.mark
+            if mark is not None and mark.state == "marked":
+                waited.append(self._unanswered_at(asked, mark))
+            elif each.state == "ready" and asked.free_at > self._now:
+                waited.append(asked.free_at)
         ripe = self._next_ripe_at() if room > 0 or self._wanted.follows else None
         return earliest(self._until, ripe, *waited)
 
@@ -469,9 +478,5 @@ def _is_own(each: Held, asked: Mapping[LeaseId, Asked]) -> bool:
     return own is not None and mark is not None and own.mark_id == mark.id
 
 
-def _state_of(each: Held) -> str:
-    return "" if each.mark is None else each.mark.state
-
-
 def _by_answer(each: Held) -> tuple[bool, int, str]:
-    return _state_of(each) != "ready", each.fence, each.name
+    return each.state != "ready", each.fence, each.name

@@ -18,7 +18,6 @@ from leasectl.leases.marks import (
     asked_of,
     encode_mark,
     new_mark,
-    parse_mark,
     taken_off_in_words,
 )
 from leasectl.leases.recovery import recover
@@ -41,8 +40,6 @@ from leasectl.state.uses import LastUses, Uses, last_use
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import followed_by
-
-# By handle and name.
 
 
 class Ground(NamedTuple):
@@ -93,29 +90,26 @@ def look(ground: Ground, *, group_by: str | None = None) -> View:
     """
     (pool,) = ground.pools.pools(ground.pool_type)
     notes = {(note.name, note.fence): note.text for note in ground.notes.of_pool(ground.pool_type)}
-    uses = ground.uses()
-    wall = ground.clock.wall()
+    uses, wall = ground.uses(), ground.clock.wall()
     held: list[Held] = []
     for resource in pool.resources:
         lease = resource.lease
         if lease is None or resource.ended is not None:
             continue
         use = last_use(uses, resource.claim_key, resource.name)
-        note = notes.get((lease.name, lease.fence))
-        mark = None if note is None else parse_mark(note)
-        held.append(
-            Held(
-                lease.name,
-                lease.fence,
-                _group(resource, group_by),
-                lease.holder_identity,
-                max(0.0, wall - lease.acquire_time),
-                use is not None and use.until is None,
-                None if use is None else use.until,
-                note,
-                0.0 if mark is None else max(0.0, wall - mark.made_at),
-            )
+        seen = Held(
+            lease.name,
+            lease.fence,
+            _group(resource, group_by),
+            lease.holder_identity,
+            max(0.0, wall - lease.acquire_time),
+            use is not None and use.until is None,
+            None if use is None else use.until,
+            notes.get((lease.name, lease.fence)),
         )
+        if seen.mark is not None:
+            seen = seen._replace(marked_seconds=max(0.0, wall - seen.mark.made_at))
+        held.append(seen)
     free = sum(each.lease is None and not each.is_closed for each in pool.resources)
     return View(held, free)
 
@@ -162,50 +156,6 @@ def _find_what_was_taken(service: Service) -> None:
             continue
         if kind_of_handle(handle).remote:
             asked_of(service, target)
-
-
-def free(ground: Ground, step: Step) -> tuple[str, ...]:
-    """Free the leases that are ready and unchanged; return their names."""
-    if not step.free:
-        return ()
-    notes = [Note(ground.pool_type, *each.id, each.note or "") for each in step.free]
-    return ground.notes.free(notes, by="reclaim")
-
-
-class Marked(NamedTuple):
-    """The result of putting and removing marks.
-
-    Args:
-        put: The marks that were put, by their leases.
-        taken_off: The leases that have no mark any more.
-    """
-
-    put: dict[LeaseId, Mark]
-    taken_off: frozenset[LeaseId]
-
-
-def mark(ground: Ground, step: Step, wanted: Wanted) -> Marked:
-    """Remove marks and put others, all of them in few requests."""
-    wall = ground.clock.wall()
-    asked = [
-        (each, new_mark(ground.asked_by, seconds=wanted.mark_seconds, now=wall))
-        for each in step.ask
-    ]
-    changes = [_taken_off(ground, each) for each in step.take_off]
-    changes += [_asked(ground, each, mark) for each, mark in asked]
-    if not changes:
-        return Marked({}, frozenset())
-    done = ground.notes.change(changes)
-    off, put = done[: len(step.take_off)], done[len(step.take_off) :]
-    return Marked(
-        {each.id: mark for (each, mark), is_done in zip(asked, put) if is_done},
-        frozenset(each.id for each, is_done in zip(step.take_off, off) if is_done),
-    )
-
-
-def take_off(ground: Ground, marked: Sequence[Held]) -> bool:
-    """Remove unchanged marks; return whether all were unchanged."""
-    return all(ground.notes.change([_taken_off(ground, each) for each in marked]))
 
 
 def _asked(ground: Ground, each: Held, mark: Mark) -> NoteChange:
@@ -352,13 +302,13 @@ class _TakingBack:
         step = next_step(self._wanted, held, self._memory, now(), free=free_now)
         self._memory = step.memory
         with self._ground.atomic():
-            freed = free(self._ground, step)
-            marked = mark(self._ground, step, self._wanted)
-        self._memory = step.memory.having_marked(marked.put, marked.taken_off, now())
+            freed = self._free(step)
+            put, taken_off = self._mark(step)
+        self._memory = step.memory.having_marked(put, taken_off, now())
         if freed:
             self._freed += freed
             self._listener.freed(freed)
-        if freed or marked.put:
+        if freed or put:
             self._ground.settle()
         step = step._replace(missing=step.missing - len(freed))
         if not step.is_over:
@@ -366,6 +316,25 @@ class _TakingBack:
             look_in = None if step.look_at is None else max(0.0, step.look_at - now())
             self._listener.progress(Progress(step.missing, asked, look_in))
         return step
+
+    def _free(self, step: Step) -> tuple[str, ...]:
+        """Free the leases that are ready and unchanged; return their names."""
+        if not step.free:
+            return ()
+        notes = [Note(self._ground.pool_type, *each.id, each.note or "") for each in step.free]
+        return self._ground.notes.free(notes, by="reclaim")
+
+    def _mark(self, step: Step) -> tuple[dict[LeaseId, Mark], set[LeaseId]]:
+        """Remove marks and put others, in one request; return what was put, and removed."""
+        ground, seconds = self._ground, self._wanted.mark_seconds
+        wall = ground.clock.wall()
+        asked = [(e, new_mark(ground.asked_by, seconds=seconds, now=wall)) for e in step.ask]
+        changes = [_taken_off(ground, each) for each in step.take_off]
+        changes += [_asked(ground, each, mark) for each, mark in asked]
+        done = ground.notes.change(changes) if changes else ()
+        taken_off = {each.id for each, is_done in zip(step.take_off, done) if is_done}
+        done = done[len(step.take_off) :]
+        return {each.id: mark for (each, mark), is_done in zip(asked, done) if is_done}, taken_off
 
     def _sleep(self, fd: int, step: Step | None) -> Generator[Sleep, set[int], None]:
         """Sleep until a step is due, or others have changed something that matters."""
@@ -396,7 +365,8 @@ class _TakingBack:
         try:
             for _ in range(_TRIES_TO_TAKE_OFF):
                 marked = last_step(look(self._ground).held, self._memory)
-                if not marked or take_off(self._ground, marked):
+                changes = [_taken_off(self._ground, each) for each in marked]
+                if not changes or all(self._ground.notes.change(changes)):
                     return
         except NotFound:
             pass  # the marks have gone with the pool

@@ -10,11 +10,10 @@ One event loop in one thread serves thousands of waiting clients.
 - `origins`: refuse requests that a web page of another site may have made
 - `responses`: read requests, check tokens, write responses; ``/healthz``
 - `served_leases`: wait for leases on behalf of clients, and give them back
-- `waits`: a client's wait: one acquisition, shared by all requests with the same key
+- `waits`: a client's wait: one acquisition, shared by all requests with the same key; given up keys
 - `sleeps`: sleep in the event loop
 - `threads`: threads for calls to another server, so that the event loop never waits for it
 - `give_backs`: records of granted leases, and their release
-- `withdrawn_keys`: request keys that clients have given up; their requests may still arrive
 - `metrics`: metrics, and messages for the operator: losses, the keeper
 - `page`: the status page
 """

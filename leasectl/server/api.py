@@ -28,18 +28,22 @@ from leasectl.leases.service import Service
 from leasectl.pools import admin
 from leasectl.pools.counted import count
 from leasectl.pools.overview_json import encode_counts, encode_overview
-from leasectl.server.connection import HEALTH, SCOPE_KEY, ClientConnection
+from leasectl.server.connection import HEALTH, connection_of
 from leasectl.server.extension import Extension
-from leasectl.server.give_backs import LONGEST_KEY, NotReleased, is_key
+from leasectl.server.give_backs import (
+    LONGEST_KEY,
+    NotReleased,
+    is_key,
+    served_id,
+    served_request,
+)
 from leasectl.server.metrics import Meter, Notices
 from leasectl.server.origins import OriginCheck
 from leasectl.server.page.routes import CHANGES, PAGE, Page
 from leasectl.server.responses import (
     GrantResponse,
     Health,
-    LeaseResponse,
     names_body,
-    names_response,
     quoted,
     read_body,
     refusal,
@@ -47,6 +51,7 @@ from leasectl.server.responses import (
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
 from leasectl.server.tokens import TOKEN_KEY, Network, Tokens, client_address, token_of
+from leasectl.server.waits import Wanted
 from leasectl.text.naming import LONGEST_TYPE, is_name
 from leasectl.text.wording import printable
 
@@ -86,13 +91,17 @@ def make_app(
     """
     api = _Api(leases, meter, health, notices, trusted)
 
+    of_page: dict[str, Handler] = {"GET": page.show}
+    if tokens is not None:
+        of_page["POST"] = page.change
+
     def at(path: str, *, open_: bool = False, **handlers: Handler) -> Route:
         return Route(path, _Endpoint(handlers, None if open_ else tokens, notices))
 
     router = Router(
         [
-            at("/lease/acquire", POST=api.acquire),
-            at("/lease/release", POST=api.release),
+            at("/lease/acquire", POST=_with_key(api.acquire)),
+            at("/lease/release", POST=_with_key(api.release)),
             at("/metrics", GET=api.metrics),
             at(STATUS, GET=api.status),
             at(ROOT, GET=extension.describe, open_=True),
@@ -100,7 +109,7 @@ def make_app(
             at(f"{CALL}{{name}}", POST=extension.call),
             at(WAIT, POST=extension.wait),
             at(HEALTH, GET=api.healthz, open_=True),
-            Route(PAGE, _ThePage(page, notices, signs_in=tokens is not None)),
+            Route(PAGE, _Endpoint(of_page, None, notices, is_hidden=True)),
             at(CHANGES, GET=page.changes, open_=True),
         ],
         redirect_slashes=False,
@@ -109,19 +118,29 @@ def make_app(
     return OriginCheck(router, own_names if tokens is None else None)
 
 
-def _nothing_there() -> LeaseResponse:
+def _nothing_there() -> Response:
     return refusal(404, "404 page not found")
 
 
 class _Endpoint:
-    """One path: its methods, who may use it, and what an error of the server looks like."""
+    """One path: its methods, who may use it, and what an error of the server looks like.
+
+    Other methods on a hidden path get the answer of a path that isn't there, as the proxy of
+    ci-operator has no page.
+    """
 
     def __init__(
-        self, handlers: Mapping[str, Handler], tokens: Tokens | None, notices: Notices
+        self,
+        handlers: Mapping[str, Handler],
+        tokens: Tokens | None,
+        notices: Notices,
+        *,
+        is_hidden: bool = False,
     ) -> None:
         self._handlers = handlers
         self._tokens = tokens
         self._notices = notices
+        self._is_hidden = is_hidden
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(Request(scope, receive))
@@ -130,7 +149,11 @@ class _Endpoint:
     async def _answer(self, request: Request) -> Response:
         handler = self._handlers.get("GET" if request.method == "HEAD" else request.method)
         if handler is None:
-            return self._without_handler(request.method)
+            if self._is_hidden:
+                return _nothing_there()
+            (allowed,) = self._handlers
+            text = f"Method {request.method} not allowed, {allowed} requests only."
+            return refusal(405, text, {"Allow": allowed})
         if self._tokens is not None:
             token = self._tokens.shown_by(request)
             if token is None:
@@ -149,23 +172,6 @@ class _Endpoint:
             what, kind = _name(request), type(error)
             self._notices.tell((what, kind), f"{what} failed: {kind.__name__}: {error}")
             return refusal(500, f"unexpected failure: {kind.__name__}")
-
-    def _without_handler(self, method: str) -> Response:
-        (allowed,) = self._handlers
-        return refusal(
-            405, f"Method {method} not allowed, {allowed} requests only.", {"Allow": allowed}
-        )
-
-
-class _ThePage(_Endpoint):
-    """The path where the proxy of ci-operator has nothing, and nor have we but for the page."""
-
-    def __init__(self, page: Page, notices: Notices, *, signs_in: bool) -> None:
-        signing: Mapping[str, Handler] = {"POST": page.change} if signs_in else {}
-        super().__init__({"GET": page.show, **signing}, None, notices)
-
-    def _without_handler(self, method: str) -> Response:
-        return _nothing_there()
 
 
 def _name(request: Request) -> str:
@@ -189,33 +195,31 @@ class _Api:
         self._health = health
         self._notices = notices
 
-    async def acquire(self, request: Request) -> Response:
-        key = request.headers.get(IDEMPOTENCY_KEY)
-        answer = await self._acquire(request, key)
-        return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
-
-    async def _acquire(self, request: Request, key: str | None) -> LeaseResponse:
+    async def acquire(self, request: Request, key: str | None) -> Response:
         pool_type = request.query_params.get("type", "")
         count = request.query_params.get("count") or "1"
         if not pool_type:
             return refusal(400, "type is required")
         if not _COUNT.fullmatch(count) or int(count) > LARGEST_COUNT:
             return refusal(400, f'parameter "count" is not valid: {count[:100]}')
-        if key is not None and not is_key(key):
-            return _bad_key()
         if int(count) == 0:
-            return names_response([])
-        connection: ClientConnection = request.scope[SCOPE_KEY]
+            return Response(names_body([]), media_type="application/json")
+        connection, token, rules = connection_of(request), token_of(request), self._leases.rules
         try:
             if not is_name(pool_type) or len(pool_type) > LONGEST_TYPE:
                 raise NotFound(pool_type)
-            handle = await self._leases.acquire(
+            wanted = served_request(
                 pool_type,
                 int(count),
                 client=client_address(request, self._trusted),
                 key=key,
-                token=token_of(request),
+                token=token.name,
                 holder=printable(request.headers.get(HOLDER, ""), longest=200),
+                limit_seconds=rules.lease_limit_seconds,
+            )
+            handle_id = served_id(pool_type, key, token.secret or None)
+            handle = await self._leases.get(
+                Wanted(handle_id, wanted, key, wait_seconds=rules.acquire_seconds),
                 gone=connection.gone,
                 in_all=_count_in_all(request),
             )
@@ -229,18 +233,11 @@ class _Api:
             lambda delivered: self._leases.answered(handle, delivered),
         )
 
-    async def release(self, request: Request) -> Response:
-        key = request.headers.get(IDEMPOTENCY_KEY)
-        if key is not None and not is_key(key):
-            return _bad_key()
+    async def release(self, request: Request, key: str | None) -> Response:
         try:
             names = _parse_names(await read_body(request, longest_bytes=LONGEST_BODY_BYTES))
         except ValueError as error:
             return refusal(400, f"unmarshal request body: {error}")
-        answer = await self._release(request, names, key)
-        return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
-
-    async def _release(self, request: Request, names: list[str], key: str | None) -> LeaseResponse:
         try:
             if key is not None and not names:
                 await self._leases.withdraw(key, token_of(request))
@@ -252,7 +249,7 @@ class _Api:
         except LeaseError as error:
             self._notices.failed(_name(request), error)
             return refusal(500, f"Failed to release: {error}")
-        return LeaseResponse(status_code=204)
+        return Response(status_code=204)
 
     async def healthz(self, request: Request) -> Response:
         if self._leases.is_closing:
@@ -308,8 +305,21 @@ def _why_not(error: LeaseError) -> tuple[int, str]:
     return 500, str(error)
 
 
-def _bad_key() -> LeaseResponse:
-    return refusal(400, f"{IDEMPOTENCY_KEY} is not 1 to {LONGEST_KEY} printable ASCII characters")
+def _with_key(work: Callable[[Request, str | None], Awaitable[Response]]) -> Handler:
+    """Check the key of a request, and send it back to say that it was heeded."""
+
+    async def handler(request: Request) -> Response:
+        key = request.headers.get(IDEMPOTENCY_KEY)
+        if key is None:
+            return await work(request, None)
+        if not is_key(key):
+            what = f"is not 1 to {LONGEST_KEY} printable ASCII characters"
+            return refusal(400, f"{IDEMPOTENCY_KEY} {what}")
+        answer = await work(request, key)
+        answer.headers[IDEMPOTENCY_KEY] = key
+        return answer
+
+    return handler
 
 
 def _parse_names(body: bytes) -> list[str]:

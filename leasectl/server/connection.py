@@ -13,6 +13,7 @@ import sys
 import termios
 from typing import Any, NamedTuple
 
+from starlette.requests import Request
 from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -306,3 +307,9 @@ class ClientConnection(H11Protocol):
             return
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stirred.wait(), seconds)
+
+
+def connection_of(request: Request) -> ClientConnection:
+    """Return the connection that a request came on."""
+    connection: ClientConnection = request.scope[SCOPE_KEY]
+    return connection

@@ -45,18 +45,18 @@ from leasectl.leases.marks import MarkState, parse_mark
 from leasectl.leases.release import finish, release
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Lease, ReleasedBy, ReleaseTarget, Request
-from leasectl.server.connection import SCOPE_KEY, ClientConnection
-from leasectl.server.give_backs import SERVER_LABELS, TOKEN_LABEL, token_in
+from leasectl.model import Handle, Labels, Lease, ReleasedBy, ReleaseTarget, Request
+from leasectl.server.connection import connection_of
+from leasectl.server.give_backs import SERVER_LABELS, served_labels, token_in
 from leasectl.server.metrics import Notices
 from leasectl.server.news import EventNews
-from leasectl.server.responses import GrantResponse, LeaseResponse, read_body, refusal
+from leasectl.server.responses import GrantResponse, read_body, refusal
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
 from leasectl.server.tokens import Network, Token, client_address, token_of
 from leasectl.server.waits import Wanted
 from leasectl.state.event import Event, EventFilter, Missed
-from leasectl.state.rows import OF_EXTENSION, SERVED_LABEL
+from leasectl.state.rows import OF_EXTENSION
 from leasectl.text.naming import (
     LONGEST_NAME,
     LONGEST_TYPE,
@@ -151,13 +151,11 @@ class Extension:
 
     async def _acquire(self, request: HttpRequest, body: Mapping[str, Any]) -> Response:
         asked = AcquireBody(**body)
-        connection: ClientConnection = request.scope[SCOPE_KEY]
-        token = token_of(request)
-        labels = [(SERVED_LABEL, client_address(request, self._trusted))]
-        labels += [(TOKEN_LABEL, token.name)] if token.name else []
+        connection, token = connection_of(request), token_of(request)
+        labels = served_labels(client_address(request, self._trusted), token.name)
         wanted = Wanted(
             _id_of(asked.claim_key),
-            _checked(asked, tuple(labels), token),
+            _checked(asked, labels, token),
             asked.claim_key,
             asked.holder_identity,
             asked.wait_seconds,
@@ -200,7 +198,7 @@ class Extension:
         result = await self._leases.do(perform)
         if name == "engine.withdraw":
             await self._leases.end_waits(str(body["claim_key"]), token)  # also what comes late
-        return LeaseResponse(_encoded(result), media_type="application/json")
+        return Response(_encoded(result), media_type="application/json")
 
     # ---- wait
 
@@ -209,9 +207,8 @@ class Extension:
         handle_id = None if claim_key is None else _id_of(str(claim_key))
         if handle_id is not None:
             _check_token(self._leases.service.handles.load(handle_id), token_of(request))
-        connection: ClientConnection = request.scope[SCOPE_KEY]
         last, events = await self._news.wait(
-            after, handle_id, seconds=WAIT_SECONDS, gone=connection.gone
+            after, handle_id, seconds=WAIT_SECONDS, gone=connection_of(request).gone
         )
         news = News(last, is_changed=events is not None)
         if handle_id is not None and events:
@@ -222,7 +219,7 @@ class Extension:
                     lambda service: service.notes.of_claims(_claim_key(service, str(claim_key)))
                 )
                 news = news._replace(notes=notes)
-        return LeaseResponse(_encoded(news), media_type="application/json")
+        return Response(_encoded(news), media_type="application/json")
 
     def _inward(self, key: str) -> str:
         return _claim_key(self._leases.service, key)
@@ -485,7 +482,7 @@ def _check_name(text: Any, is_good: Callable[[str], bool], longest: int) -> None
         raise NotFound(f'no pool or resource "{printable(str(text), longest=100)}"')
 
 
-def _checked(asked: AcquireBody, labels: tuple[tuple[str, str], ...], token: Token) -> Request:
+def _checked(asked: AcquireBody, labels: Labels, token: Token) -> Request:
     """Return the request that a client's stands for here.
 
     What its holder does by itself is left out: the delayed release, and answers to a reclaim. So

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from leasectl.errors import LeaseError, NotAllowed, NotFound
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget, Request
+from leasectl.model import Handle, Labels, ReleaseTarget, Request
 from leasectl.state.handles import new_id
 from leasectl.state.rows import SERVED_KEY_LABEL, SERVED_LABEL, is_of_extension
 from leasectl.system.process import this_process
@@ -44,14 +44,18 @@ def served_request(
         client: Its address.
         key: What it repeats and releases it by; None for none.
         token: The name of what it showed; empty for none.
-        holder: Who it says it is, which nobody has checked; empty for nothing.
+        holder: Its holder as the client names it, unverified; empty for none.
         limit_seconds: When the lease ends; None for never.
     """
-    labels = [(SERVED_LABEL, client)]
-    labels += [(TOKEN_LABEL, token)] if token else []
-    labels += [(UNVERIFIED_LABEL, holder)] if holder else []
-    labels += [(SERVED_KEY_LABEL, key)] if key is not None else []
-    return Request(pool_type, count, ttl_seconds=limit_seconds, labels=tuple(labels))
+    labels = served_labels(client, token)
+    labels += ((UNVERIFIED_LABEL, holder),) if holder else ()
+    labels += ((SERVED_KEY_LABEL, key),) if key is not None else ()
+    return Request(pool_type, count, ttl_seconds=limit_seconds, labels=labels)
+
+
+def served_labels(client: str, token: str) -> Labels:
+    """Return the labels that tell of a client's address, and of its token if that has a name."""
+    return ((SERVED_LABEL, client), *(((TOKEN_LABEL, token),) if token else ()))
 
 
 def served_id(pool_type: str, key: str | None, token: str | None) -> str:

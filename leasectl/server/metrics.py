@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import accumulate
 
 from leasectl import __version__
-from leasectl.engines.pool_admin import EventLog, EventWatch
+from leasectl.engines.pool_admin import EventLog
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -21,6 +23,8 @@ from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.pools.counted import CountedType
 from leasectl.pools.overview import Overview, ShownPool
+from leasectl.server.page.document import render
+from leasectl.server.sleeps import follow_events
 from leasectl.state import keeper_process
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from leasectl.system.backoff import Backoff, Restarts
@@ -74,20 +78,34 @@ class Notices:
         """Tell that something failed, if that is for the operator to know.
 
         Args:
-            what: The request, or whoever made it.
+            what: The request, or the task of the server.
             error: Why.
         """
         for kind in _FOR_THE_OPERATOR:
             if isinstance(error, kind):
                 self.tell(kind, f"{what} failed: {error}")
 
-    def backend_is_silent(self, line: str) -> None:
-        """Tell that the backend doesn't answer, without a request having failed."""
-        self.tell(BackendUnreachable, line)
-
 
 _BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
-_NO_GRANTS = (0,) * (len(_BUCKETS) + 1)
+
+
+class _Waits:
+    """How long the grants of a pool were waited for."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.seconds = 0.0
+        self._counts = [0] * (len(_BUCKETS) + 1)
+
+    def add(self, seconds: float) -> None:
+        self.total += 1
+        self.seconds += seconds
+        self._counts[bisect_left(_BUCKETS, seconds)] += 1
+
+    @property
+    def buckets(self) -> Iterator[tuple[str, int]]:
+        """The upper bound of each bucket, and how many grants waited no longer."""
+        return zip([*map("{:g}".format, _BUCKETS), "+Inf"], accumulate(self._counts))
 
 
 class Meter:
@@ -98,14 +116,13 @@ class Meter:
 
     def __init__(self) -> None:
         self._last: int | None = None  # the number of the last event that was read
-        self._counts: dict[str, list[int]] = {}
-        self._seconds: dict[str, float] = {}
+        self._waits: dict[str, _Waits] = {}
         self._lost: Counter[str] = Counter()
 
     @property
     def types(self) -> Sequence[str]:
         """The pools that have granted anything."""
-        return tuple(self._counts)
+        return tuple(self._waits)
 
     def begin(self, log: EventLog) -> None:
         """Count events from now on."""
@@ -133,137 +150,35 @@ class Meter:
 
     def granted(self, pool_type: str, waited_seconds: float) -> None:
         """Count a grant."""
-        counts = self._counts.setdefault(pool_type, list(_NO_GRANTS))
-        bucket = next((n for n, most in enumerate(_BUCKETS) if waited_seconds <= most), -1)
-        counts[bucket] += 1
-        self._seconds[pool_type] = self._seconds.get(pool_type, 0.0) + waited_seconds
+        self._waits.setdefault(pool_type, _Waits()).add(waited_seconds)
 
     def text(self, overview: Overview) -> str:
-        """All metrics.
+        """Return all metrics.
 
         Args:
-            overview: The pools now; who waits in them without this server counts as well.
+            overview: The pools now; requests that wait without this server count as well.
         """
-        pools, at = overview.pools, overview.at
-        held = {p.type: [r.lease.lease.acquire_time for r in p.resources if r.lease] for p in pools}
-        waiting = {p.type: [each.since for each in p.queue] for p in pools}
-        lines = [
-            *_gauge("resources_held", "Resources held", {p.type: p.held for p in pools}),
-            *_gauge("resources_free", "Resources free", {p.type: p.free for p in pools}),
-            *_gauge(
-                "resources_unavailable",
-                "Free resources that are unavailable: cordoned, leaving, or held back",
-                {p.type: p.unavailable for p in pools},
-            ),
-            *_gauge("oldest_lease_seconds", "Age of the oldest lease, 0 for none", _ages(held, at)),
-            *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
-            *_gauge(
-                "oldest_wait_seconds",
-                "Time that the oldest request has waited, 0 for none",
-                _ages(waiting, at),
-            ),
-            *_waiting_by_priority(pools),
-            *_settings(pools),
-            *self._since_it_started([p.type for p in pools]),
-        ]
-        return "\n".join([*lines, ""])
+        return self._render(overview.pools, at=overview.at, is_counted=False)
 
     def text_of_counts(self, counts: Sequence[CountedType]) -> str:
-        """All metrics where pools are another server's, which only counts.
+        """Return all metrics of a server that only counts.
 
         Args:
-            counts: As it told them; who waits without this server isn't known.
+            counts: Its counts; requests that wait without this server aren't known.
         """
-        lines = [
-            *_gauge("resources_held", "Resources held", {c.type: c.held for c in counts}),
-            *_gauge("resources_free", "Resources free", {c.type: c.free for c in counts}),
-            *_gauge(
-                "resources_unavailable",
-                "Resources that are neither: being cleaned, or put aside",
-                {c.type: c.capacity - c.held - c.free for c in counts},
-            ),
-            *_gauge(
-                "requests_waiting", "Requests waiting here", {c.type: c.waiting for c in counts}
-            ),
-            *self._since_it_started([c.type for c in counts]),
-        ]
-        return "\n".join([*lines, ""])
+        return self._render(counts, is_counted=True)
 
-    def _since_it_started(self, types: Iterable[str]) -> Iterable[str]:
-        yield from _head("build_info", "The version of leasectl and of Python", "gauge")
-        python = sys.version.split()[0]
-        yield f'leasectl_build_info{{version="{__version__}",python="{python}"}} 1'
-        yield from _head("leases_lost_total", "Leases lost since this server started", "counter")
-        for pool_type in dict.fromkeys((*types, *self._lost)):
-            yield f"leasectl_leases_lost_total{{{_type(pool_type)}}} {self._lost[pool_type]}"
-        yield from _head("grants_total", "Grants by anybody since this server started", "counter")
-        known = {**dict.fromkeys(types, _NO_GRANTS), **self._counts}
-        for pool_type, counts in known.items():
-            yield f"leasectl_grants_total{{{_type(pool_type)}}} {sum(counts)}"
-        yield from _head("wait_seconds", "How long these grants were waited for", "histogram")
-        yield from self._histogram(known)
-
-    def _histogram(self, known: Mapping[str, Sequence[int]]) -> Iterable[str]:
-        for pool_type, counts in known.items():
-            label, total = _type(pool_type), 0
-            for most, count in zip([*map("{:g}".format, _BUCKETS), "+Inf"], counts):
-                total += count
-                yield f'leasectl_wait_seconds_bucket{{{label},le="{most}"}} {total}'
-            yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds.get(pool_type, 0.0):.6f}"
-            yield f"leasectl_wait_seconds_count{{{label}}} {total}"
-
-
-def _ages(begins: Mapping[str, Sequence[float]], at: float) -> Mapping[str, float]:
-    """Return for how long the oldest of each pool lasts."""
-    return {
-        pool_type: round(max(0.0, at - min(times, default=at)), 3)
-        for pool_type, times in begins.items()
-    }
-
-
-def _waiting_by_priority(pools: Sequence[ShownPool]) -> Iterable[str]:
-    name = "requests_waiting_by_priority"
-    yield from _head(name, "Requests waiting, by the priority that they asked for", "gauge")
-    for pool in pools:
-        for priority, number in sorted(Counter(each.priority for each in pool.queue).items()):
-            yield f'leasectl_{name}{{{_type(pool.type)},priority="{priority}"}} {number}'
-
-
-def _settings(pools: Sequence[ShownPool]) -> Iterable[str]:
-    """How pools grant."""
-    yield from _gauge(
-        "pace_seconds",
-        "Seconds for each grant, 0 without a pace",
-        {p.type: p.settings.pace_seconds for p in pools},
-    )
-    yield from _gauge(
-        "burst",
-        "Grants that may come at once before the pace counts",
-        {p.type: p.settings.burst for p in pools},
-    )
-    yield from _gauge(
-        "aging_seconds",
-        "Seconds of waiting that count as one priority, 0 for none",
-        {p.type: p.settings.aging_seconds for p in pools},
-    )
-    yield from _gauge(
-        "next_grant_seconds",
-        "Seconds until the pace allows the next grant",
-        {p.type: round(p.next_grant_in_seconds, 3) for p in pools},
-    )
-
-
-def _gauge(name: str, meaning: str, values: Mapping[str, float]) -> list[str]:
-    lines = [f"leasectl_{name}{{{_type(each)}}} {value}" for each, value in values.items()]
-    return [*_head(name, meaning, "gauge"), *lines]
-
-
-def _head(name: str, meaning: str, kind: str) -> list[str]:
-    return [f"# HELP leasectl_{name} {meaning}.", f"# TYPE leasectl_{name} {kind}"]
-
-
-def _type(pool_type: str) -> str:
-    return f'type="{pool_type}"'  # a type has nothing that would have to be escaped
+    def _render(self, pools: Sequence[ShownPool | CountedType], **more: object) -> str:
+        types = [each.type for each in pools]
+        return render(
+            "metrics.txt",
+            pools=pools,
+            lost={each: self._lost[each] for each in (*types, *self._lost)},
+            waits={**{each: _Waits() for each in types}, **self._waits},
+            version=__version__,
+            python=sys.version.split()[0],
+            **more,
+        )
 
 
 # For so long a release may come too late; so long are events kept at the least, as a rule.
@@ -283,7 +198,7 @@ class LossWatch:
         self._notices = notices
         self._lost: dict[str, Event] = {}  # by name, until it is granted anew
         self._last = 0
-        self._watch: EventWatch | None = None
+        self._stop: Callable[[], None] | None = None
 
     def open(self) -> None:
         """Begin: what was lost before is known, but told no more.
@@ -291,16 +206,14 @@ class LossWatch:
         Raises:
             LeaseError: The events can't be read.
         """
-        self._watch = self._service.events.watch()
-        asyncio.get_running_loop().add_reader(self._watch.fd, self._look)
+        self._stop = follow_events(self._service.events.watch(), self._look)
         self._read(is_news=False)
 
     def close(self) -> None:
         """Follow no longer."""
-        if self._watch is not None:
-            asyncio.get_running_loop().remove_reader(self._watch.fd)
-            self._watch.close()
-            self._watch = None
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
 
     def tell_late(self, name: str) -> bool:
         """Tell of a release of what may be lost; returns whether it is."""
@@ -316,11 +229,6 @@ class LossWatch:
         return True
 
     def _look(self) -> None:
-        assert self._watch is not None, "it has begun"
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._watch.fd)  # what is behind the number is about to change
-        self._watch.clear()
-        loop.add_reader(self._watch.fd, self._look)
         try:
             self._read(is_news=True)
         except LeaseError as error:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from leasectl.errors import Cancelled, LeaseError
 from leasectl.leases.service import Service
 from leasectl.server.metrics import Notices
+from leasectl.server.sleeps import follow_events
 
 if TYPE_CHECKING:
-    from leasectl.engines.pool_admin import EventWatch
     from leasectl.state.event import Event
 
 _AGAIN_SECONDS = 1.0
@@ -31,7 +31,7 @@ class EventNews:
     def __init__(self, do: Do, notices: Notices) -> None:
         self._do = do
         self._notices = notices
-        self._watch: EventWatch | None = None
+        self._stop: Callable[[], None] | None = None
         self._opening = asyncio.Lock()
         self._reading: asyncio.Future[None] | None = None
         self._waiting: dict[asyncio.Future[tuple[int, Sequence[Event]]], str | None] = {}
@@ -47,7 +47,7 @@ class EventNews:
             after: The number.
             handle_id: Only events of that handle; None for all.
             seconds: How long.
-            gone: Done when nobody waits any more.
+            gone: Done when the client no longer waits.
 
         Returns:
             The number of the last event that was looked at, and some of them; None for them if
@@ -79,14 +79,13 @@ class EventNews:
         self._is_closed = True
         for future in self._waiting:
             future.cancel()
-        if self._watch is not None:
-            asyncio.get_running_loop().remove_reader(self._watch.fd)
-            self._watch.close()
-            self._watch = None
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
 
     async def _open(self) -> None:
         async with self._opening:
-            if self._watch is None:
+            if self._stop is None:
                 # Its thread, if it has one, wakes the loop.
                 watch = await self._do(lambda service: service.events.watch())
                 try:
@@ -94,24 +93,19 @@ class EventNews:
                 except BaseException:
                     watch.close()
                     raise
-                self._watch = watch
-                asyncio.get_running_loop().add_reader(watch.fd, self._look)
+                self._stop = follow_events(watch, self._look)
 
     def _look(self) -> None:
-        if self._watch is None:
+        if self._stop is None:
             return
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._watch.fd)  # what is behind the number is about to change
-        self._watch.clear()
-        loop.add_reader(self._watch.fd, self._look)
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._tell())
         else:
             self._reading.add_done_callback(lambda _: self._look_again())
 
     def _look_again(self) -> None:
-        if self._watch is not None and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._tell())
+        if self._reading is None or self._reading.done():
+            self._look()
 
     async def _tell(self) -> None:
         try:

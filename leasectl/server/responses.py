@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from leasectl.errors import StateUnwritable
-from leasectl.server.connection import SCOPE_KEY, ClientConnection
+from leasectl.server.connection import ClientConnection, connection_of
 from leasectl.state.directory import State
 from leasectl.state.reads import check_readable
 from leasectl.system.own_files import open_own, write_new
@@ -27,7 +27,7 @@ async def read_body(request: Request, *, longest_bytes: int) -> bytes:
     Raises:
         ValueError: It is too long, or its client went away before it was there.
     """
-    connection: ClientConnection = request.scope[SCOPE_KEY]
+    connection = connection_of(request)
     reading = asyncio.ensure_future(_read(request, longest_bytes))
     await asyncio.wait((reading, connection.gone), return_when=asyncio.FIRST_COMPLETED)
     if not reading.done():
@@ -45,25 +45,11 @@ async def _read(request: Request, longest_bytes: int) -> bytes:
     return body
 
 
-class LeaseResponse(Response):
-    """An answer of the protocol."""
-
-    def with_header(self, name: str, value: str) -> LeaseResponse:
-        """The same, with one header more."""
-        self.headers[name] = value
-        return self
-
-
-def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> LeaseResponse:
+def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     """An answer that says why not; as of Go's `http.Error`, its text ends a line."""
     lines = "\n".join(printable(line, longest=4000) for line in text.split("\n"))
     more = {"X-Content-Type-Options": "nosniff", **(headers or {})}
-    return LeaseResponse(f"{lines}\n", status, more, media_type="text/plain")
-
-
-def names_response(names: Sequence[str]) -> LeaseResponse:
-    """An answer that lists names."""
-    return LeaseResponse(names_body(names), media_type="application/json")
+    return Response(f"{lines}\n", status, more, media_type="text/plain")
 
 
 def quoted(text: str) -> str:
@@ -71,7 +57,7 @@ def quoted(text: str) -> str:
     return json.dumps(printable(text, longest=200), ensure_ascii=False)
 
 
-class GrantResponse(LeaseResponse):
+class GrantResponse(Response):
     """An answer that tells of a grant, and finds out whether it has arrived.
 
     The client has all of it before this knows; only what the client sends next has to wait.
@@ -158,7 +144,7 @@ class Health:
         self._probing: asyncio.Future[None] | None = None
 
     async def check(self) -> None:
-        """Find out how it is. Whoever asks while a probe is under way shares what comes of it.
+        """Check the server's health; concurrent callers share a probe.
 
         Raises:
             LeaseError: It doesn't work.

@@ -1,7 +1,7 @@
 """Wait for leases on behalf of clients, and give them back.
 
 A grant goes through three stages, each of them on record. Until its answer is about to be written
-only this process knows of it, and its death undoes it. From then on somebody may know, so it
+only this process knows of it, and its death undoes it. From then on its client may know, so it
 outlives the server: it is *unconfirmed*. With the answer delivered it is a lease like any other.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.refusals import too_few
-from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
+from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
 from leasectl.leases.release import arm, finish
 from leasectl.leases.service import Service
@@ -25,17 +25,14 @@ from leasectl.server.give_backs import (
     key_in,
     release_all_of,
     release_one,
-    served_id,
-    served_request,
     token_in,
 )
 from leasectl.server.kept_places import NOTED_AFTER_SECONDS, KeptPlaces
 from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
-from leasectl.server.tokens import ANYBODY, Token
-from leasectl.server.waits import ClientWait, Wanted
-from leasectl.server.withdrawn_keys import WithdrawnKeys
+from leasectl.server.tokens import Token
+from leasectl.server.waits import ClientWait, Wanted, WithdrawnKeys
 from leasectl.state.handles import note_answer
 from leasectl.state.rows import is_of_extension
 from leasectl.system.clock import Clock
@@ -74,12 +71,17 @@ class ServedLeases:
         service: On the state directory and backend that are served.
         threads: They ask that backend, where it is another server; None where it isn't.
         waits_in_threads: They also wait for leases, one thread for each request.
-        losses: Knows what was lost; None where nobody is told of that.
+        losses: Knows what was lost; None for a backend that doesn't take leases away.
         rules: For clients of the lease proxy's protocol.
         guard: The process whose death releases what is granted here; None for none.
         clock: Where times come from.
         notices: What the server's operator is told by.
         keeper_watch: Told when there is more to be kept.
+
+    Attributes:
+        service: As given.
+        rules: As given.
+        is_closing: The server is about to end.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class ServedLeases:
         self._threads = threads
         self._waiting_threads = threads if waits_in_threads else None
         self._losses = losses
-        self._rules = rules
+        self.rules = rules
         self._guard = guard
         self._clock = clock
         self._notices = notices
@@ -107,7 +109,7 @@ class ServedLeases:
         self._waits: dict[str, ClientWait] = {}
         self._withdrawn = WithdrawnKeys(clock=clock)
         self._places = KeptPlaces(service.state, clock=clock)
-        self._closing = False
+        self.is_closing = False
 
     async def do(self, step: Callable[[Service], Result]) -> Result:
         """Run a step on the service, in a thread if the service is on another server."""
@@ -117,49 +119,6 @@ class ServedLeases:
 
     # ---- acquire
 
-    async def acquire(
-        self,
-        pool_type: str,
-        count: int,
-        *,
-        client: str,
-        key: str | None,
-        gone: asyncio.Future[None],
-        token: Token = ANYBODY,
-        holder: str = "",
-        in_all: int = 1,
-    ) -> Handle:
-        """Get leases for a client of the lease proxy's protocol; see `get`.
-
-        Args:
-            pool_type: A type.
-            count: How many, at least 1.
-            client: Its address, for people.
-            key: Its `Idempotency-Key`.
-            token: What it shows.
-            holder: Who it says it is; empty for nothing.
-            gone: Done when the client no longer waits.
-            in_all: How many it will ask for, one by one, this being the first.
-
-        Raises:
-            InvalidRequest: The pool could never give so many.
-        """
-        wanted = Wanted(
-            served_id(pool_type, key, token.secret or None),
-            served_request(
-                pool_type,
-                count,
-                client=client,
-                key=key,
-                token=token.name,
-                holder=holder,
-                limit_seconds=self._rules.lease_limit_seconds,
-            ),
-            key,
-            wait_seconds=self._rules.acquire_seconds,
-        )
-        return await self.get(wanted, gone=gone, in_all=in_all)
-
     async def get(self, wanted: Wanted, *, gone: asyncio.Future[None], in_all: int = 1) -> Handle:
         """Get leases for a client, or find those that its key was granted before.
 
@@ -168,10 +127,11 @@ class ServedLeases:
         Args:
             wanted: What it wants.
             gone: Done when the client no longer waits.
-            in_all: As `acquire` has it.
+            in_all: How many it will ask for, one by one, this being the first.
 
         Raises:
             Cancelled: The client went away, the server ends, or the request was withdrawn.
+            InvalidRequest: The pool could never give so many.
             LeaseError: As `Service.acquire`.
         """
         handle = await self._granted_before(wanted)
@@ -240,7 +200,7 @@ class ServedLeases:
 
     async def _wait(self, wanted: Wanted, gone: asyncio.Future[None]) -> Handle:
         key = wanted.key
-        if self._closing:
+        if self.is_closing:
             raise Cancelled("context canceled: the server is shutting down")
         if key is not None and self._withdrawn.covers(_of_token(token_in(wanted.request), key)):
             raise Cancelled("context canceled: its client has given this request up")
@@ -255,14 +215,14 @@ class ServedLeases:
             await asyncio.wait((wait.task, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             if wait.leave():
-                if key is None or self._closing:
+                if key is None or self.is_closing:
                     wait.end()
                 else:
                     wait.end_later(KEEP_POSITION_SECONDS, self._end_unasked)
         if wait.is_over:
             await asyncio.wait((wait.task,))
         if not wait.task.done() or wait.task.cancelled():
-            why = ": the server is shutting down" if self._closing else ""
+            why = ": the server is shutting down" if self.is_closing else ""
             raise Cancelled(f"context canceled{why}")
         return wait.task.result()
 
@@ -296,7 +256,7 @@ class ServedLeases:
 
         def forget(task: asyncio.Task[Handle]) -> None:
             del self._waits[handle_id]
-            if not self._closing:
+            if not self.is_closing:
                 noting.cancel()
                 self._places.forget(handle_id)
             if not task.cancelled():
@@ -319,7 +279,7 @@ class ServedLeases:
         if self._waiting_threads is None:
             patience = Patience(
                 wanted.wait_seconds,
-                warn=self._notices.backend_is_silent,
+                warn=partial(self._notices.tell, BackendUnreachable),
                 waits_for_server=False,
             )
             steps = turn(
@@ -344,10 +304,9 @@ class ServedLeases:
     # ---- after the answer
 
     def answered(self, handle: Handle, delivered: bool) -> None:
-        """Settle a grant once it is known what became of its answer.
+        """Confirm a grant whose answer was delivered; else give it back.
 
-        What was delivered is confirmed. What wasn't goes back: at once if nobody can ask for it
-        again, else after a while.
+        It goes back at once, or later if its client can ask for it again.
         """
         try:
             with self.service.state.transaction():
@@ -392,7 +351,7 @@ class ServedLeases:
             released.append(name)
 
     async def _release_one(self, name: str, key: str | None) -> None:
-        strict = self._rules.strict_release
+        strict = self.rules.strict_release
         try:
             await self.do(lambda service: release_one(service, name, key, strict=strict))
         except NotFound:
@@ -430,14 +389,10 @@ class ServedLeases:
 
     def close(self) -> None:
         """End all waits; whatever has been granted stays as it is."""
-        self._closing = True
+        self.is_closing = True
         self._places.close()
         for wait in list(self._waits.values()):
             wait.end()
-
-    @property
-    def is_closing(self) -> bool:
-        return self._closing
 
 
 def _of_token(token: str, key: str) -> str:

@@ -8,7 +8,7 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from leasectl.server.responses import Health
 from leasectl.server.served_leases import Rules, ServedLeases
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.tokens import Network, Tokens
-from leasectl.state.directory import removed
+from leasectl.state.directory import State, removed
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
 from leasectl.system.process import open_pidfd
@@ -129,16 +129,13 @@ def serve(
     # Its warnings are of writing to clients that are gone, which is told to whom it concerns.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     afterwards.go_on()
-    clock, meter = Clock(), Meter()
+    clock, meter, kind = Clock(), Meter(), service.kind
     notices = Notices(warn, clock=clock)
     watch = KeeperWatch(service, notices)
-    kind = service.kind
-    threads, losses = None, None
+    threads = None
     if kind.remote:
-        most_waits = 0 if kind.has_pools else _most_waits()
-        threads = ServiceThreads(open_another, most_waits=most_waits)
-    if not kind.has_pools:
-        losses = LossWatch(service, notices)
+        threads = ServiceThreads(open_another, most_waits=0 if kind.has_pools else _most_waits())
+    losses = None if kind.has_pools else LossWatch(service, notices)
     leases = ServedLeases(
         service,
         threads=threads,
@@ -151,99 +148,101 @@ def serve(
         keeper_watch=watch,
     )
     live = Live(Editions(open_another, needs_token=tokens is not None), now=clock.elapsed)
-    page = Page(live, SignIn(tokens, port=bound.getsockname()[1], clock=clock))
     extension = Extension(leases, notices, trusted=trusted)
     app = make_app(
         leases,
         meter,
         Health(service.state, probe),
-        page,
+        Page(live, SignIn(tokens, port=bound.getsockname()[1], clock=clock)),
         extension,
         tokens=tokens,
         trusted=trusted,
         own_names=(own_name.lower(), socket.gethostname().lower()),
         notices=notices,
     )
-    ends = [live.end, extension.close]
-    reread = None if tokens is None else partial(_reread, tokens, notices)
-    asyncio.run(
-        _serve(app, bound, leases, meter, guard, watch, live, losses, ready, notices, ends, reread)
-    )
+
+    async def run() -> None:
+        server = _Server(_config(app, _room()), ready)
+
+        def end() -> None:
+            server.force_exit = server.should_exit
+            server.should_exit = True
+            leases.close()
+            live.end()
+            extension.close()
+
+        def end_once() -> None:
+            if not server.should_exit:
+                end()
+
+        def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            # Such as too many open files, which asyncio tells once for each place in the backlog.
+            if server.should_exit:
+                return  # what it had planned for later finds the socket closed
+            error = context.get("exception")
+            notices.tell(type(error).__name__, f"{context['message']}: {error}")
+
+        asyncio.get_running_loop().set_exception_handler(failed)
+        _end_by_signal(end, tokens, notices)
+        _end_with(guard, end)
+        _end_with_directory(service.state, end_once)
+        watch.look()
+        if losses is not None:
+            losses.open()
+        counting = asyncio.ensure_future(_begin_counting(leases, meter))
+        await server.serve(sockets=[bound])
+        counting.cancel()
+        watch.close()
+        if losses is not None:
+            losses.close()
+        await live.close()
+
+    asyncio.run(run())
     if threads is not None:
         threads.close()
     if service.state.was_removed():
         raise removed(service.state.directory)
 
 
-async def _serve(
-    app: ASGIApp,
-    bound: socket.socket,
-    leases: ServedLeases,
-    meter: Meter,
-    guard: Process | None,
-    watch: KeeperWatch,
-    live: Live,
-    losses: LossWatch | None,
-    ready: Callable[[], None],
-    notices: Notices,
-    ends: Sequence[Callable[[], object]],
-    reread: Callable[[], object] | None,
-) -> None:
-    server = _Server(_config(app, _room()), ready)
+def _end_by_signal(end: Callable[[], None], tokens: Tokens | None, notices: Notices) -> None:
+    """End at TERM, INT and HUP, unless they are ignored; with tokens, HUP reads them again."""
 
-    def end() -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
-        leases.close()
-        for each in ends:
-            each()
-
-    def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # Such as too many open files, which asyncio tells once for each place in the backlog.
-        if server.should_exit:
-            return  # what it had planned for later finds the socket closed
-        error = context.get("exception")
-        notices.tell(type(error).__name__, f"{context['message']}: {error}")
+    def reread() -> None:
+        assert tokens is not None
+        try:
+            tokens.reread()
+        except LeaseError as error:
+            notices.tell("tokens", f"the tokens stay as they were: {error}")
 
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(failed)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(signum) != signal.SIG_IGN:
+        if signum == signal.SIGHUP and tokens is not None:
+            loop.add_signal_handler(signum, reread)
+        elif signal.getsignal(signum) != signal.SIG_IGN:
             loop.add_signal_handler(signum, end)
-    if reread is not None:
-        loop.add_signal_handler(signal.SIGHUP, reread)
-    pidfd = None if guard is None else open_pidfd(guard)
-    if pidfd is not None:
-        loop.add_reader(pidfd, end)
-    elif guard is not None:
+
+
+def _end_with(guard: Process | None, end: Callable[[], None]) -> None:
+    if guard is None:
+        return
+    pidfd = open_pidfd(guard)
+    if pidfd is None:
         end()
-    state = leases.service.state
+    else:
+        asyncio.get_running_loop().add_reader(pidfd, end)
+
+
+def _end_with_directory(state: State, end: Callable[[], None]) -> None:
+    """End once the state directory was removed or replaced."""
     removal = state.removal_watch()
 
     def look() -> None:
         removal.clear()
-        if state.was_removed() and not server.should_exit:
+        if state.was_removed():
             end()
 
     if removal.fd is not None:
-        loop.add_reader(removal.fd, look)
-    watch.look()
-    if losses is not None:
-        losses.open()
-    counting = asyncio.ensure_future(_begin_counting(leases, meter))
-    await server.serve(sockets=[bound])
-    counting.cancel()
-    watch.close()
-    if losses is not None:
-        losses.close()
-    await live.close()
-
-
-def _reread(tokens: Tokens, notices: Notices) -> None:
-    try:
-        tokens.reread()
-    except LeaseError as error:
-        notices.tell("tokens", f"the tokens stay as they were: {error}")
+        asyncio.get_running_loop().add_reader(removal.fd, look)
 
 
 async def _begin_counting(leases: ServedLeases, meter: Meter) -> None:

@@ -1,4 +1,4 @@
-"""Sleep in the event loop."""
+"""Sleep in the event loop, and follow events there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
+from leasectl.engines.pool_admin import EventWatch
 from leasectl.system.poll import Sleep
 
 Result = TypeVar("Result")
@@ -70,3 +71,25 @@ async def _wait_in_loop(wanted: Sleep, now: Callable[[], float]) -> set[int]:
         if timer is not None:
             timer.cancel()
     return woken
+
+
+def follow_events(watch: EventWatch, look: Callable[[], object]) -> Callable[[], None]:
+    """Call `look` in the event loop whenever a watch tells of events.
+
+    Returns:
+        A function that stops this and closes the watch.
+    """
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        loop.remove_reader(watch.fd)  # what is behind the number is about to change
+        watch.clear()
+        loop.add_reader(watch.fd, wake)
+        look()
+
+    def stop() -> None:
+        loop.remove_reader(watch.fd)
+        watch.close()
+
+    loop.add_reader(watch.fd, wake)
+    return stop

@@ -64,7 +64,7 @@ class ServiceThreads:
             handle_id: The id of the new handle; there must be no record of it.
             guard: The process whose death releases the handle.
             patience: How long to wait; what it is called with comes from the thread.
-            given_up: Set when nobody wants them any more; closed when it isn't needed.
+            given_up: Set when no client wants them any more; closed when it isn't needed.
 
         Raises:
             TooManyWait: There is no thread for it.

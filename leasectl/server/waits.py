@@ -1,14 +1,22 @@
-"""A client's wait: one acquisition, shared by all requests with the same key."""
+"""A client's wait: one acquisition, shared by all requests with the same key.
+
+Also the keys that clients have given up; their requests may still arrive.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Handle, Request
 from leasectl.server.give_backs import token_in
+from leasectl.system.clock import Clock
+
+# Longer than any connection delays what was sent on it.
+_REMEMBERED_SECONDS = 600.0
 
 
 class Wanted(NamedTuple):
@@ -67,11 +75,11 @@ class ClientWait:
     def begin(
         self, work: Coroutine[Any, Any, Handle], give_up: Callable[[], object] | None
     ) -> None:
-        """Have it be done.
+        """Start the acquisition.
 
         Args:
             work: What acquires.
-            give_up: Has that come to its end soon; None: it may be cancelled for that.
+            give_up: Ends it soon; None to cancel it instead.
         """
         self.task = asyncio.ensure_future(work)
         self._give_up = give_up or self.task.cancel
@@ -79,7 +87,9 @@ class ClientWait:
     def join(self) -> None:
         """Count a request that waits for the outcome."""
         self._listeners += 1
-        self._stop_timer()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
 
     def leave(self) -> bool:
         """Count a request out; tell whether it was the last."""
@@ -91,13 +101,35 @@ class ClientWait:
         if not self.task.done():
             self._end_timer = asyncio.get_running_loop().call_later(seconds, end, self)
 
-    def _stop_timer(self) -> None:
-        if self._end_timer is not None:
-            self._end_timer.cancel()
-            self._end_timer = None
-
     def end(self) -> None:
         """Take it out of the queue; nothing happens to one that has come to its end."""
         if not self.task.done():
             self.is_over = True
             self._give_up()
+
+
+class WithdrawnKeys:
+    """The keys that were withdrawn in the last minutes.
+
+    Args:
+        clock: Where times come from.
+    """
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._until: OrderedDict[str, float] = OrderedDict()  # in the order of time
+
+    def add(self, key: str) -> None:
+        """Remember a key."""
+        now = self._clock.elapsed()
+        while self._until and next(iter(self._until.values())) <= now:
+            self._until.popitem(last=False)
+        self._until.pop(key, None)
+        self._until[key] = now + _REMEMBERED_SECONDS
+
+    def covers(self, key: str) -> bool:
+        """Tell whether a request's key, or one that it begins with, was withdrawn."""
+        now = self._clock.elapsed()
+        parts = key.split("/")
+        beginnings = ("/".join(parts[:length]) for length in range(1, len(parts) + 1))
+        return any(self._until.get(each, 0.0) > now for each in beginnings)

@@ -271,7 +271,7 @@ class _Watched:
 def _count_commits() -> Callable[[], int]:
     """Count the transactions that this process asks etcd for, or its writes to Kubernetes."""
     number = 0
-    commit, change = Gateway.commit, KubernetesObjects.replace
+    commit, change = Gateway.commit, KubernetesObjects.write
 
     def counted(gateway: Gateway, *args: object, **options: object) -> object:
         nonlocal number
@@ -284,5 +284,5 @@ def _count_commits() -> Callable[[], int]:
         return change(store, *args, **options)  # type: ignore[arg-type]
 
     Gateway.commit = counted  # type: ignore[method-assign,assignment]
-    KubernetesObjects.replace = counted_change  # type: ignore[method-assign,assignment]
+    KubernetesObjects.write = counted_change  # type: ignore[method-assign,assignment]
     return lambda: number

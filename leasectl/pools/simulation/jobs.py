@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.model import HIGHEST_PRIORITY
@@ -90,17 +90,13 @@ def parse_range(text: str) -> tuple[float, float] | None:
             f'"{printable(text)}": {spread[3]} of what? Write {printable(text)}% or '
             f"{printable(text)}s"
         )
-    around = parse_duration(spread[3]) if share is None else _percent(share, text) * middle
+    try:
+        around = parse_duration(spread[3]) if share is None else float(share) / 100 * middle
+    except ValueError:
+        raise InvalidRequest(f'"{printable(text)}": "{share}" is not a number') from None
     if around > middle:
         raise InvalidRequest(f'"{printable(text)}": some of these times would be negative')
     return middle - around, middle + around
-
-
-def _percent(number: str, text: str) -> float:
-    try:
-        return float(number) / 100
-    except ValueError:
-        raise InvalidRequest(f'"{printable(text)}": "{number}" is not a number') from None
 
 
 COLUMNS = ("at", "hold", "count", "priority", "name")
@@ -131,11 +127,11 @@ def parse_arrivals_file(text: str, where: str) -> list[Arrival]:
         raise InvalidRequest(f"{where}: no job in it")
     line, cells = first
     columns: tuple[str, ...] = ("at",)
-    found: list[tuple[float, bool, int, Arrival]] = []
-    if _is_number_or_date(cells[0]):
-        found.append(_arrival(columns, cells, where, line))
+    if cells[0][:1].isdigit() or cells[0][:1] in ("-", ".", "+"):  # a duration or a date
+        rows = itertools.chain([first], rows)
     else:
         columns = _columns(cells, where, line)
+    found: list[tuple[float, bool, Arrival]] = []
     for line, cells in rows:
         found.append(_arrival(columns, cells, where, line))
         if found[-1][1] != found[0][1]:
@@ -144,7 +140,7 @@ def parse_arrivals_file(text: str, where: str) -> list[Arrival]:
         raise InvalidRequest(f"{where}: no job in it")
     found.sort(key=lambda each: each[0])
     begin = found[0][0] if found[0][1] else 0.0
-    return [arrival._replace(at=at - begin) for at, _, _, arrival in found]
+    return [arrival._replace(at=at - begin) for at, _, arrival in found]
 
 
 def parse_holds_file(text: str, where: str) -> list[float]:
@@ -209,8 +205,8 @@ def _columns(cells: list[str], where: str, line: int) -> tuple[str, ...]:
 
 def _arrival(
     columns: tuple[str, ...], cells: list[str], where: str, line: int
-) -> tuple[float, bool, int, Arrival]:
-    """One line: its time, whether that is a date, its number, and what else it says."""
+) -> tuple[float, bool, Arrival]:
+    """One line: its time, whether that is a date, and what else it says."""
     if len(cells) != len(columns):
         wanted, there = (
             f"{counted(len(each), 'value')} {'is' if len(each) == 1 else 'are'}"
@@ -222,22 +218,15 @@ def _arrival(
         raise _refusal(where, line, "it doesn't say when the job arrives")
     date = _date(given["at"])
     at = _parsed(_since_the_beginning, given["at"], where, line) if date is None else date
-    arrival = Arrival(at, priority=0)
-    if "hold" in given:
-        arrival = arrival._replace(hold_seconds=_parsed(_hold, given["hold"], where, line))
-    if "count" in given:
-        arrival = arrival._replace(count=_parsed(_count, given["count"], where, line))
-    if "priority" in given:
-        arrival = arrival._replace(priority=_parsed(_priority, given["priority"], where, line))
-    if "name" in given:
-        arrival = arrival._replace(name=_parsed(check_name, given["name"], where, line))
+    more: dict[str, Any] = {
+        field: _parsed(parse, given[column], where, line)
+        for column, (field, parse) in _FIELDS.items()
+        if column in given
+    }
+    arrival = Arrival(at, **more)
     if arrival.name is not None and arrival.count not in (None, 1):
         raise _refusal(where, line, f"count {arrival.count} with a name can't be granted")
-    return at, date is not None, line, arrival
-
-
-def _is_number_or_date(cell: str) -> bool:
-    return cell[:1].isdigit() or cell[:1] in ("-", ".", "+")
+    return at, date is not None, arrival
 
 
 def _date(text: str) -> float | None:
@@ -275,6 +264,15 @@ def _priority(text: str) -> int:
     raise InvalidRequest(
         f'invalid priority "{printable(text)}"; use {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}'
     )
+
+
+# The fields of an arrival, by the columns that give them.
+_FIELDS: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "hold": ("hold_seconds", _hold),
+    "count": ("count", _count),
+    "priority": ("priority", _priority),
+    "name": ("name", check_name),
+}
 
 
 def _parsed(parse: Callable[[str], Value], text: str, where: str, line: int) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
@@ -93,47 +93,34 @@ def duration_text(seconds: float) -> str:
 _BY_JOBS = ("jitter", "start-jitter", "release-after")
 
 
-def _policy(text: str, given: dict[str, str]) -> Policy:
-    change = SettingsChange(
-        pace_seconds=_seconds(text, given, "pace"),
-        burst=_burst(text, given["burst"]) if "burst" in given else None,
-        aging_seconds=_seconds(text, given, "aging"),
-    )
-    try:
-        settings = changed(NO_SETTINGS, change)
-    except InvalidRequest as error:
-        raise _refusal(text, str(error)) from None
-    return Policy(
-        text=text,
-        jitter_seconds=_seconds(text, given, "jitter") or 0.0,
-        start_jitter_seconds=_seconds(text, given, "start-jitter") or 0.0,
-        release_after_seconds=_range(text, given.get("release-after")),
-        settings=settings,
-    )
+def _policy(text: str, given: Mapping[str, str]) -> Policy:
+    def seconds(key: str) -> float | None:
+        return parse_duration(given[key]) if key in given else None
 
-
-def _seconds(text: str, given: dict[str, str], key: str) -> float | None:
-    if key not in given:
-        return None
+    held = given.get("release-after")
     try:
-        return parse_duration(given[key])
+        change = SettingsChange(
+            pace_seconds=seconds("pace"),
+            burst=_burst(given["burst"]) if "burst" in given else None,
+            aging_seconds=seconds("aging"),
+        )
+        return Policy(
+            text=text,
+            jitter_seconds=seconds("jitter") or 0.0,
+            start_jitter_seconds=seconds("start-jitter") or 0.0,
+            release_after_seconds=(
+                None if held is None else parse_range(held) or parse_duration_range(held)
+            ),
+            settings=changed(NO_SETTINGS, change),
+        )
     except InvalidRequest as error:
         raise _refusal(text, str(error)) from None
 
 
-def _range(text: str, value: str | None) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    try:
-        return parse_range(value) or parse_duration_range(value)
-    except InvalidRequest as error:
-        raise _refusal(text, str(error)) from None
-
-
-def _burst(text: str, value: str) -> int:
+def _burst(value: str) -> int:
     if value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
-    raise _refusal(text, f'invalid number of grants "{printable(value)}"')
+    raise InvalidRequest(f'invalid number of grants "{printable(value)}"')
 
 
 def _unknown(key: str) -> InvalidRequest:

@@ -272,14 +272,10 @@ class _Running:
         handle = f"{self._pool_type}-{number + 1:06d}"
         request = Request(self._pool_type, job.count, job.name, priority=job.priority)
         claimant = Claimant(handle, f"job/{number + 1}", request)
-        journal = _Journal(
-            partial(record, self._state, claimant),
-            partial(self._grant, number, job, handle),
-            self._give_up,
-        )
+        journal = _Journal(partial(record, self._state, claimant), self._give_up)
         patience = Patience(wait_seconds=job.wait_seconds)
         turn = self._backend.turn(claimant, journal, patience)
-        self._time.begin(turn, journal.pass_on)
+        self._time.begin(turn, lambda: self._grant(number, job, handle, journal.leases))
 
     def _grant(self, number: int, job: Job, handle: str, leases: Sequence[Lease]) -> None:
         now = self._time.clock.elapsed()
@@ -318,30 +314,16 @@ class _Journal:
 
     Args:
         enqueuing: Called before its ticket is put.
-        granted: Called then with them.
         gave_up: Called when the job has given up.
     """
 
-    def __init__(
-        self,
-        enqueuing: Callable[[], None],
-        granted: Callable[[Sequence[Lease]], None],
-        gave_up: Callable[[], None],
-    ) -> None:
+    def __init__(self, enqueuing: Callable[[], None], gave_up: Callable[[], None]) -> None:
         self.enqueuing = enqueuing
-        self._granted = granted
-        self._gave_up = gave_up
-        self._leases: Sequence[Lease] = ()
+        self.gave_up = gave_up
+        self.leases: Sequence[Lease] = ()
 
     def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
-        self._leases = leases
-
-    def pass_on(self) -> None:
-        """The turn is over, with leases."""
-        self._granted(self._leases)
-
-    def gave_up(self) -> None:
-        self._gave_up()
+        self.leases = leases
 
     def to_undo(self) -> None:
         """Nothing can be left behind here."""

@@ -12,9 +12,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from leasectl.pools.overview import what_is_noted, why_unavailable
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import as_given
+from leasectl.text.naming import as_given, build_url_in, short_handle, short_name
+from leasectl.text.properties import described, written
 from leasectl.text.wording import printable
 
 _FOLDER = Path(__file__).parent
@@ -29,14 +31,28 @@ def render(template: str, **context: object) -> Markup:
 @functools.lru_cache(maxsize=1)
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader([_FOLDER, _FOLDER.parent]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(since=since, until=until)
-    made.filters.update(shown=shown, given=as_given)
+    made.globals.update(
+        since=since,
+        until=until,
+        what_is_noted=what_is_noted,
+        why_unavailable=why_unavailable,
+    )
+    made.filters.update(
+        build_url=build_url_in,
+        described=described,
+        duration=format_duration,
+        given=as_given,
+        short_handle=short_handle,
+        short_name=short_name,
+        shown=shown,
+        written=written,
+    )
     return made
 
 

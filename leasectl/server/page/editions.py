@@ -7,134 +7,29 @@ import gzip
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from markupsafe import Markup
 
 from leasectl import __version__
-from leasectl.engines.pool_admin import EventLog, EventWatch
+from leasectl.engines.pool_admin import EventWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
 from leasectl.pools import admin
 from leasectl.pools.counted import Counts, count
-from leasectl.pools.lease_bars import LeaseBar, LeaseBars
-from leasectl.pools.overview import Overview, ShownPool
-from leasectl.pools.statistics import Series, Window, series_of
-from leasectl.pools.timeline import Present, Timeline
+from leasectl.pools.overview import Overview
 from leasectl.server.page.document import render
+from leasectl.server.page.history import History, PoolHistory
 from leasectl.server.page.sections import (
     ANY_VIEW,
-    PoolHistory,
     Section,
     sections_of,
     sections_of_counts,
     totals,
-    totals_of_counts,
 )
 from leasectl.server.page.view import RANGES, View
-from leasectl.state.event import Event, EventFilter, Missed
 from leasectl.system.clock import rfc3339
-
-_LONGEST_SECONDS = max(seconds for _, seconds in RANGES.values())
-_STEPS = 120
-# Charts are drawn anew no more often, as who looks sees no difference.
-_SAME_SERIES_SECONDS = 10.0
-# A chart goes on so often while nothing happens.
-_STEP_SECONDS = 30.0
-# What has gone by is forgotten by reading again what is still shown, so often.
-_READ_AGAIN_SECONDS = 3600.0
-
-
-class History:
-    """The pools' last day.
-
-    Args:
-        log: What happened in them.
-    """
-
-    def __init__(self, log: EventLog) -> None:
-        self._log = log
-        self._begin(0.0)
-
-    def _begin(self, now: float) -> None:
-        self._read_at = now
-        self._last = 0
-        self._pools: dict[str, _PoolHistory] = {}
-
-    def of_pools(self, pools: Sequence[ShownPool], now: float) -> Mapping[str, PoolHistory]:
-        """How things went, by type; only of pools that somebody wanted something of.
-
-        Args:
-            pools: As they are.
-            now: Wall clock, seconds since the epoch.
-
-        Raises:
-            LeaseError: The events can't be read.
-        """
-        if not 0 <= now - self._read_at < _READ_AGAIN_SECONDS:
-            self._begin(now)
-        self._read(now)
-        found = {pool.type: self._pools[pool.type] for pool in pools if pool.type in self._pools}
-        for pool in pools:
-            if pool.type in found:
-                found[pool.type].settle(pool, now)
-        return {pool_type: each for pool_type, each in found.items() if each.has_use}
-
-    def _read(self, now: float) -> None:
-        wanted = EventFilter(since=now - _LONGEST_SECONDS)
-        missed = list[Missed]()
-        for event in self._log.read(wanted, after=self._last, missed=missed.append):
-            self._last = max(self._last, event.number)
-            if event.type not in self._pools:
-                self._pools[event.type] = _PoolHistory()
-            self._pools[event.type].add(event)
-        if any(each.is_restored for each in missed):
-            self._begin(now)
-            self._read(now)
-
-
-class _PoolHistory:
-    """The last day of a pool, as a `PoolHistory`."""
-
-    def __init__(self) -> None:
-        self._timeline, self._bars = Timeline(), LeaseBars()
-        self._events = 0
-        self._series: dict[str, tuple[float, Series]] = {}  # by range, with when it was made
-        self.has_use = False
-
-    def add(self, event: Event) -> None:
-        """Add what happened next."""
-        self._events += 1
-        self.has_use = self.has_use or event.kind in ("queued", "granted", "released")
-        self._timeline.add(event)
-        self._bars.add(event)
-
-    def settle(self, pool: ShownPool, now: float) -> None:
-        """Believe the pool where its events say something else."""
-        leases = [each.lease.lease for each in pool.resources if each.lease]
-        held = {each.name: each.acquire_time for each in leases}
-        waiting = {each.ticket: each.since for each in pool.queue}
-        self._timeline.settle(Present(now, pool.capacity, held, waiting))
-        self._bars.settle(leases)
-        self.has_use = self.has_use or bool(held or waiting)
-
-    def version(self, at: float) -> object:
-        return self._events, at // _STEP_SECONDS
-
-    def series(self, view: View, at: float) -> Series:
-        made = self._series.get(view.range)
-        if made is None or not 0 <= at - made[0] < _SAME_SERIES_SECONDS:
-            # Steps begin at the same times whenever it is drawn, or all of it would tremble.
-            step = view.seconds / _STEPS
-            until = (at // step + 1) * step
-            window = Window(until - view.seconds, until)
-            made = self._series[view.range] = at, series_of(self._timeline, window, steps=_STEPS)
-        return made[1]
-
-    def bars(self, since: float, until: float) -> Sequence[LeaseBar]:
-        return self._bars.within(since, until)
-
 
 _QUICKLY = 4  # of gzip's levels; rows are alike, so the slower ones gain little
 _NUMBER = re.compile("[0-9]{1,12}", re.ASCII)
@@ -205,12 +100,12 @@ class Edition(NamedTuple):
         Args:
             now: Wall clock, seconds since the epoch.
             view: What is shown of it.
-            can_sign_out: There is somebody who has signed in.
+            can_sign_out: The viewer has signed in.
         """
         written = [each.write(now, view) for each in self.sections if each.is_in(view)]
         return render(
             "page.html",
-            title=f"{view.pool} · {self.title}" if view.pool else self.title,
+            title=self._title(view),
             edition=self,
             sections=Markup("\n").join(written),
             view=view,
@@ -220,6 +115,9 @@ class Edition(NamedTuple):
             version=__version__,
             can_sign_out=can_sign_out,
         )
+
+    def _title(self, view: View) -> str:
+        return f"{view.pool} · {self.title}" if view.pool else self.title
 
     def last_seen(self, after: str) -> int:
         """The last change of a section that a page knows; -1 for none.
@@ -240,18 +138,14 @@ class Edition(NamedTuple):
             now: Wall clock, seconds since the epoch.
             view: What is shown of it.
         """
-        in_view = [each.is_in(view) for each in self.sections]
+        in_view = [pair for pair in zip(self.sections, self.changed) if pair[0].is_in(view)]
         told = {
             "edition": self.name,
             "at": round(now, 3),
-            "title": f"{view.pool} · {self.title}" if view.pool else self.title,
+            "title": self._title(view),
             "problem": self.problem,
-            "order": [each.id for each, is_in in zip(self.sections, in_view) if is_in],
-            "changed": {
-                each.id: each.write(now, view)
-                for each, since, is_in in zip(self.sections, self.changed, in_view)
-                if is_in and since > seen
-            },
+            "order": [each.id for each, _ in in_view],
+            "changed": {each.id: each.write(now, view) for each, since in in_view if since > seen},
         }
         return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
@@ -335,22 +229,20 @@ class Editions:
 
     def _see(self, service: Service) -> Edition:
         self._version = service.state.data_version()  # before: what comes meanwhile is seen later
+        seen: Counts | Overview
         if service.kind.counts_types:
-            return self._see_counts(count(service, None))
-        overview = admin.look(service)
+            seen = count(service, None)
+            sections = sections_of_counts(seen)
+            figures = [(each.held, each.capacity, each.waiting) for each in seen.types]
+        else:
+            seen = admin.look(service)
+            sections = sections_of(seen, self._histories(service, seen))
+            figures = [(each.held, each.capacity, len(each.queue)) for each in seen.pools]
         return self._edition.succeeded_by(
-            title=f"{totals(overview)} · leasectl",
-            backend=overview.backend,
+            title=f"{totals(figures)} · leasectl",
+            backend=seen.backend,
             problem="",
-            sections=sections_of(overview, self._histories(service, overview)),
-        )
-
-    def _see_counts(self, counts: Counts) -> Edition:
-        return self._edition.succeeded_by(
-            title=f"{totals_of_counts(counts)} · leasectl",
-            backend=counts.backend,
-            problem="",
-            sections=sections_of_counts(counts),
+            sections=sections,
         )
 
     def _histories(self, service: Service, overview: Overview) -> Mapping[str, PoolHistory]:

@@ -1,7 +1,7 @@
-"""Look at the pools once a second while somebody has the page open.
+"""Look at the pools once a second while a browser shows the page.
 
-It happens in a thread of its own, so that nobody's lease waits for it; the event loop only passes
-on what the thread has made, which is once for all of them.
+A thread of its own does this, so that no lease waits for it. It renders once for all viewers; the
+event loop only passes that on.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Live:
         Args:
             after: The name of the edition that it shows.
             view: What it shows of it.
-            gone: Done when nobody waits for that any more.
+            gone: Done when the client no longer waits.
 
         Returns:
-            None when there was nothing for a while, or nobody waits.
+            None when there was nothing for a while, or the client is gone.
 
         Raises:
             TooMany: Too many wait already.

@@ -32,10 +32,10 @@ class Chart(NamedTuple):
     """One picture of something over time.
 
     Args:
-        kind: Of what: ``held``, ``waiting`` or ``starts``.
+        kind: The quantity: ``held``, ``waiting`` or ``starts``.
         title: What stands above it.
         area: The outline, as SVG has it.
-        ticks: Of its own axis.
+        ticks: The ticks of its own axis.
         capacity: The points of the line that says how many resources there were.
     """
 
@@ -64,9 +64,9 @@ def charts_of(series: Series, pool: ShownPool) -> tuple[Chart, ...]:
     waiting, most_waiting = len(pool.queue), max(len(pool.queue), series.peak_waiting)
     most_starts = max(series.starts)
     of = f"{capacity:.0f}" if capacity >= 10 else f"{capacity:.1f}".replace(".0", "")
-    held = _chart("held", f"{pool.held} now, at most {most_held} of {of}", series.held, capacity)
+    held = f"Held: {pool.held} now, at most {most_held} of {of}"
     return (
-        held._replace(title=f"Held: {held.title}", capacity=_line(series, capacity)),
+        _chart("held", held, series.held, capacity)._replace(capacity=_line(series, capacity)),
         _chart(
             "waiting",
             f"Waiting: {waiting} now, at most {most_waiting}",
@@ -146,7 +146,7 @@ class Lane(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """Who held what when, and who waits.
+    """The timeline of leases and waits.
 
     Args:
         lanes: One for each resource.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leasectl.server.connection import SCOPE_KEY, ClientConnection
+from leasectl.server.connection import connection_of
 from leasectl.server.page.document import headers
 from leasectl.server.page.editions import Body, body_of
 from leasectl.server.page.live import Live, TooMany
@@ -57,11 +57,10 @@ class Page:
         """What is new to a page: an answer as soon as there is something."""
         if not self._sign_in.lets_in(request):
             return refusal(401, "sign in, or show the bearer token", _ASKING)
-        connection: ClientConnection = request.scope[SCOPE_KEY]
         try:
             query = request.query_params
             after, view = query.get("after", ""), parse_view(query)
-            news = await self._live.news(after, view, connection.gone)
+            news = await self._live.news(after, view, connection_of(request).gone)
         except TooMany:
             return refusal(503, "too many pages are open", {"Retry-After": "10", **_NO_STORE})
         if news is None:

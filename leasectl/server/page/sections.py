@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
 from leasectl.engines.facts import NO_SETTINGS
-from leasectl.model import Labels
 from leasectl.pools.counted import CountedType, Counts
-from leasectl.pools.lease_bars import LeaseBar
 from leasectl.pools.overview import (
-    Holder,
     Overview,
     ShownLease,
     ShownPool,
@@ -20,17 +17,13 @@ from leasectl.pools.overview import (
     ShownWaiter,
     by_number,
     timeless,
-    what_is_noted,
-    why_unavailable,
 )
 from leasectl.pools.settings import describe
-from leasectl.pools.statistics import Series
-from leasectl.server.page.document import render, shown
+from leasectl.server.page.document import render
+from leasectl.server.page.history import PoolHistory
 from leasectl.server.page.pictures import HEIGHT, ROW, WAIT, WIDTH, charts_of, lanes_of, time_axis
 from leasectl.server.page.view import View
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import BUILD_LABEL, as_given, build_url_in, short_handle, short_name
-from leasectl.text.properties import described, written
 from leasectl.text.wording import NO_POOLS
 
 # What stands open among all pools, and on a pool's own page; what can be opened; what is counted.
@@ -45,19 +38,6 @@ _SAME_SECONDS = 5.0
 ANY_VIEW = View()
 _Item = TypeVar("_Item")
 Keys = Mapping[str, Callable[[Any], Any]]
-
-
-class PoolHistory(Protocol):
-    """How things went in a pool."""
-
-    def version(self, at: float) -> object:
-        """Return what changes with each event, and as time goes on."""
-
-    def series(self, view: View, at: float) -> Series:
-        """Return how things went in the stretch of time that a view shows."""
-
-    def bars(self, since: float, until: float) -> Sequence[LeaseBar]:
-        """Return the leases in a stretch of time."""
 
 
 class Section(NamedTuple):
@@ -116,18 +96,9 @@ def _is_in(view: View, pool: ShownPool, among_all: set[str]) -> bool:
     )
 
 
-def totals(overview: Overview) -> str:
-    """All pools in a few words, for the title of a tab."""
-    pools = overview.pools
-    return in_words(
-        sum(pool.held for pool in pools),
-        sum(pool.capacity for pool in pools),
-        sum(len(pool.queue) for pool in pools),
-    )
-
-
-def in_words(held: int, capacity: int, waiting: int) -> str:
-    """How much is held of all there is, and how many wait."""
+def totals(pools: Iterable[tuple[int, int, int]]) -> str:
+    """Return how much is held of all there is, and how many wait, for the title of a tab."""
+    held, capacity, waiting = (sum(column) for column in zip((0, 0, 0), *pools))
     return f"{held}/{capacity} held" + (f", {waiting} waiting" if waiting else "")
 
 
@@ -140,7 +111,7 @@ def _counted(pool: ShownPool) -> object:
 
 
 def _oldest(pool: ShownPool) -> float | None:
-    """Return since when somebody has waited longest; None where nobody waits."""
+    """Return when the oldest request was made; None without any."""
     return min((each.since for each in pool.queue), default=None)
 
 
@@ -239,12 +210,12 @@ def _pool(
         facts=_facts(pool),
         is_cordoned=is_cordoned(pool),
         next_grant=at + pool.next_grant_in_seconds if pool.next_grant_in_seconds > 0 else None,
-        held=[_held_row(each, each.lease, pool.type) for each in held[:MOST_ROWS] if each.lease],
-        queue=[_waiting_row(each, pool.type) for each in queue[:MOST_ROWS]],
+        held=held[:MOST_ROWS],
+        queue=queue[:MOST_ROWS],
         with_priority=any(each.priority or each.effective_priority for each in queue),
         counts=(len(held), len(queue)),
-        closed=[_free(each, pool.type) for each in free if each.is_unavailable][:MOST_CLOSED],
-        free=[_free(each, pool.type) for each in free if not each.is_unavailable][:MOST_FREE],
+        closed=[each for each in free if each.is_unavailable][:MOST_CLOSED],
+        free=[each for each in free if not each.is_unavailable][:MOST_FREE],
         first_rows=FIRST_ROWS_ALONE if view.pool else FIRST_ROWS,
         picture=None if history is None else _picture(pool, history, at, view),
         now=now,
@@ -270,85 +241,6 @@ def _facts(pool: ShownPool) -> list[str]:
     return facts
 
 
-def _held_row(resource: ShownResource, lease: ShownLease, pool_type: str) -> dict[str, object]:
-    at, fence = lease.lease.acquire_time, lease.lease.fence
-    return {
-        "key": f"{pool_type}/{resource.name}/{fence}/{at}",
-        "name": short_name(resource.name, pool_type),
-        "title": resource.name,
-        "properties": described(resource.properties),
-        "who": _who(lease.holder, pool_type, lease.lease.labels, _guard(lease)),
-        "notes": [*_lease_notes(lease), *_notes(resource)],
-        "since": at,
-        "release_time": lease.release_time if lease.ended is None else None,
-        "renewed": _renewed(lease),
-        "expires": lease.expires_in_seconds,
-        "is_ended": lease.ended is not None,
-    }
-
-
-def _waiting_row(waiter: ShownWaiter, pool_type: str) -> dict[str, object]:
-    stopped = ("suspended", "This waiter is stopped; requests behind it may go first.")
-    return {
-        "key": f"{pool_type}/{waiter.ticket}/{waiter.since}",
-        "position": waiter.position,
-        "who": _who(waiter.holder, pool_type, waiter.labels),
-        "notes": [stopped] if waiter.suspended else [],
-        "since": waiter.since,
-        "wants": short_name(waiter.name, pool_type) if waiter.name else str(waiter.count),
-        "title": waiter.name,
-        "where": shown(" ".join(written(waiter.where))),
-        "priority": waiter.effective_priority,
-        "asked": waiter.priority,
-    }
-
-
-def _free(resource: ShownResource, pool_type: str) -> dict[str, object]:
-    why = why_unavailable(resource)
-    not_granted = [(why, "Free, but not granted to anybody.")] if why else []
-    return {
-        "name": short_name(resource.name, pool_type),
-        "notes": [*not_granted, *_notes(resource)],
-        "properties": described(resource.properties),
-    }
-
-
-def _notes(resource: ShownResource) -> list[tuple[str, str]]:
-    """Where a resource goes, for how long it stays, who cordoned it, and a reclaim."""
-    meaning = "See: leasectl status --wide"
-    return [(shown(each), meaning) for each in what_is_noted(resource, full=False)]
-
-
-def _lease_notes(lease: ShownLease) -> Iterable[tuple[str, str]]:
-    if lease.ended is not None:
-        yield f"ended: {shown(lease.ended)}", "By force; kept for its holder so long"
-    if lease.unconfirmed:
-        yield "unconfirmed", "The client has not confirmed this grant."
-
-
-def _guard(lease: ShownLease) -> str:
-    return "unguarded" if lease.guard == "none" else ""
-
-
-def _renewed(lease: ShownLease) -> str:
-    if lease.renewed_by not in ("run", "keeper"):
-        return ""
-    ttl = format_duration(lease.lease.lease_duration_seconds or 0.0)
-    return f"renewed by {lease.renewed_by} (ttl {ttl})"
-
-
-def _who(holder: Holder, pool_type: str, labels: Labels, guard: str = "") -> dict[str, object]:
-    """A holder: the job or user, then the parts that tell its leases apart."""
-    rest = [holder.build, holder.host, short_handle(holder.handle, pool_type), guard]
-    rest += [f"{key}={value}" for key, value in labels if key != BUILD_LABEL]
-    return {
-        "first": shown(holder.name),
-        "rest": [shown(each) for each in rest if each],
-        "title": shown(as_given(holder.identity)),
-        "url": build_url_in(labels),
-    }
-
-
 def sections_of_counts(counts: Counts) -> tuple[Section, ...]:
     """What there is to show of a server that only counts.
 
@@ -366,13 +258,3 @@ def sections_of_counts(counts: Counts) -> tuple[Section, ...]:
         return render("counts.html", counted=None, counts=counts, now=now, view=view)
 
     return Section("pools", counts.types, summary), *map(section, counts.types)
-
-
-def totals_of_counts(counts: Counts) -> str:
-    """All types in a few words, for the title of a tab."""
-    types = counts.types
-    return in_words(
-        sum(each.held for each in types),
-        sum(each.capacity for each in types),
-        sum(each.waiting for each in types),
-    )

@@ -1,9 +1,9 @@
 """Decide who may see the page when the server has a token.
 
 A browser that has signed in has a cookie, which no script can read, no other site's page can send,
-and which opens the page alone: leases are given and taken to nobody but who shows the token
-itself. It isn't the token, nor made of it: cookies go to every port of a host, and another server
-there is to learn nothing that outlives this one.
+and which opens the page alone: to acquire and release leases, a client must show the token itself.
+The cookie isn't the token, nor made of it: browsers send cookies to every port of a host, and
+another server there must learn nothing that outlives this one.
 """
 
 from __future__ import annotations

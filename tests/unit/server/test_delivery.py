@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from leasectl.errors import StateUnwritable
-from leasectl.model import Handle
+from leasectl.model import Handle, Request
 from leasectl.server import served_leases
 from leasectl.server.connection import TcpState, has_arrived
+from leasectl.server.waits import Wanted
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.faults.raw_client import RawClient
@@ -204,7 +205,7 @@ def test_what_could_not_be_recorded_just_then_is_settled_a_moment_later(
     monkeypatch.setattr(served_leases, "_TRY_AGAIN_SECONDS", 0.01)
     desk.pool(1)
     told: list[str] = []
-    notices = SimpleNamespace(tell=lambda _, line: told.append(line), backend_is_silent=None)
+    notices = SimpleNamespace(tell=lambda _, line: told.append(line))
     served = served_leases.ServedLeases(
         desk.service,
         threads=None,
@@ -222,7 +223,7 @@ def test_what_could_not_be_recorded_just_then_is_settled_a_moment_later(
 
     async def settled() -> Handle | None:
         gone = asyncio.get_running_loop().create_future()
-        handle = await served.acquire("T", 1, client="here", key=None, gone=gone)
+        handle = await served.get(Wanted("T-1", Request("T"), None, wait_seconds=1.0), gone=gone)
         monkeypatch.setattr(desk.state, "transaction", no_space)
         served.answered(handle, delivered)
         while (found := desk.service.handles.load(handle.id)) is not None and found.unconfirmed:

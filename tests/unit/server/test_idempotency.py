@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.server.withdrawn_keys import WithdrawnKeys
+from leasectl.server.waits import WithdrawnKeys
 from leasectl.system.clock import Clock
 from tests.kit.serving import Serve, Serving, held, waiting
 from tests.kit.support import Cli, ManualClock

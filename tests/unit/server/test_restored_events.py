@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from leasectl.server.metrics import LossWatch
-from leasectl.server.page.editions import History
+from leasectl.server.page.history import History
 from leasectl.state.event import Event, EventFilter, Missed
 
 
