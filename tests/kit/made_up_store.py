@@ -106,7 +106,6 @@ class MadeUpWaiter(LocalWaiter):
             claimant,
             WaitPipes(store.state).get(),
             pidfds=IdlePidfds(),
-            clock=store.clock,
         )
 
     def check(self) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from leasectl.engines.local.unmet import pass_by
-from leasectl.engines.local.wakes import kept_back_by
 from leasectl.engines.rules.events import WAITER_DIED
 from leasectl.model import Process, parse_process
 from leasectl.state.database import unlink
@@ -16,7 +14,6 @@ from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
 from leasectl.state.reads import snapshot
 from leasectl.state.rows import encode_process, insert, parse_optional_process
-from leasectl.system.clock import Clock
 from leasectl.system.process import DeadProcesses, is_dead
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
     """Let others pass a ticket, and wake its waiter, which takes that back if it still can."""
-    pass_by(queues, pool_type, ticket)
+    queues.suspend(pool_type, ticket)
     queues.wake([ticket.pipe])
 
 
@@ -103,7 +100,7 @@ def _pass_dead(queues: LocalQueues, pool_type: str, number: int) -> None:
     (first,) = queues.up_to(pool_type, first_dead)[:1]
     state.db.execute(_PASS, (pool_type, first_dead, number))
     # Those who watched one of them, or were to be woken by one.
-    queues.call(kept_back_by(queues, pool_type, first, None))
+    queues.call(queues.kept_back_by(pool_type, first))
 
 
 def dead_passed(state: State) -> list[tuple[str, int]]:
@@ -172,7 +169,7 @@ class LocalEarlyEnds:
     ) -> tuple[str, ...]:
         """End valid claims; return which. See `PoolAdmin.end_early`."""
         claims = self._store.claims(claim_key, names)
-        self._store.note_end("lost", claim_key, claims, by="force", reason=reason)
+        self._store.note_end("lost", claims, by="force", reason=reason)
         for row in claims:
             if not at_once and (row["expires_at"] is not None or guard is not None):
                 self._keep(claim_key, row["name"], row["type"], guard=guard, reason=reason)
@@ -252,13 +249,12 @@ def _last_of(row: sqlite3.Row) -> Process:
     return parse_process(row["guard"]) if runner is None or is_dead(runner) else runner
 
 
-def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: Clock) -> None:
+def remove_what_is_over(store: LocalStore, pool_types: Iterable[str]) -> None:
     """Free what has expired and remove dead waiters, each pool in a transaction.
 
     Args:
         store: The pools.
         pool_types: Which of them.
-        clock: Where times come from.
 
     Raises:
         StateUnwritable: The disk is full or read-only.
@@ -266,12 +262,12 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
     if store.state.names_files.are_changing:
         with store.state.transaction():  # its start repairs what killed writers left
             pass
-    early_ends = LocalEarlyEnds(store)
+    early_ends = store.early_ends
     for each in pool_types:
         with snapshot(store.state):
             dead = dead_ones(store.queues, each)
             expiry = store.next_expiry(each)
-            is_over = expiry is not None and expiry <= clock.elapsed()
+            is_over = expiry is not None and expiry <= store.clock.elapsed()
             is_over = is_over or any(map(is_dead, early_ends.guards(each)))
             if not is_over and store.is_any_special():
                 is_over = store.memberships().is_any_over(each)

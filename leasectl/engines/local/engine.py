@@ -22,31 +22,6 @@ if TYPE_CHECKING:
     from leasectl.system.process_watch import IdlePidfds
 
 
-def renew(store: LocalStore, claim_key: str, *, clock: Clock) -> tuple[str, ...]:
-    """Renew claims for their full duration; return the names that are left, by fence."""
-    left = sorted(store.claims(claim_key, None), key=lambda claim: claim["fence"])
-    wall, elapsed = clock.wall(), clock.elapsed()
-    store.state.db.executemany(
-        "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
-        "WHERE name = ?",
-        [(wall, elapsed, claim["name"]) for claim in left],
-    )
-    return tuple(claim["name"] for claim in left)
-
-
-def change_ttl(store: LocalStore, claim_key: str, ttl_seconds: float) -> None:
-    """Change the ttl of claims that expire; a renewal follows."""
-    store.state.db.execute(
-        "UPDATE resource SET lease_duration_seconds = ? "
-        "WHERE owner = ? AND NOT is_ended AND lease_duration_seconds IS NOT NULL",
-        (ttl_seconds, claim_key),
-    )
-    for row in store.claims(claim_key, None):
-        # It may be free sooner than its waiters know, those in the pool that it moves to included.
-        moves_to = store.memberships().member(row["name"]).moves_to if row["is_bound"] else None
-        store.queues.wake_for(moves_to or row["type"], [row["name"]])
-
-
 class LocalEngine:
     """The pools of one state directory.
 
@@ -60,7 +35,6 @@ class LocalEngine:
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
         self._state = state
-        self._clock = clock
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._queues = self._store.queues
         self._pipes: WaitPipes | None = None
@@ -80,7 +54,7 @@ class LocalEngine:
         pipe = self._pipes.get()
         if pipe.is_made or self._queues.is_waited_for(claimant.request.type):
             pipe.open()  # it takes long; now no process waits for the lock
-        return LocalWaiter(self._store, claimant, pipe, pidfds=self._pidfds, clock=self._clock)
+        return LocalWaiter(self._store, claimant, pipe, pidfds=self._pidfds)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         from leasectl.engines.rules.events import WITHDRAWN
@@ -97,15 +71,34 @@ class LocalEngine:
     ) -> tuple[str, ...]:
         freed = self._store.free(claim_key, names, by=by)
         if names is None:  # also what was ended by force: its holder has done with it
-            from leasectl.engines.local.absent import LocalEarlyEnds
-
-            LocalEarlyEnds(self._store).give_up(claim_key)
+            self._store.early_ends.give_up(claim_key)
         return freed
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         if ttl_seconds is not None:
-            change_ttl(self._store, claim_key, ttl_seconds)
-        return renew(self._store, claim_key, clock=self._clock)
+            self._change_ttl(claim_key, ttl_seconds)
+        left = sorted(self._store.claims(claim_key, None), key=lambda claim: claim["fence"])
+        wall, elapsed = self._store.clock.wall(), self._store.clock.elapsed()
+        self._state.db.executemany(
+            "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
+            "WHERE name = ?",
+            [(wall, elapsed, claim["name"]) for claim in left],
+        )
+        return tuple(claim["name"] for claim in left)
+
+    def _change_ttl(self, claim_key: str, ttl_seconds: float) -> None:
+        """Change the ttl of claims that expire; a renewal follows."""
+        store = self._store
+        self._state.db.execute(
+            "UPDATE resource SET lease_duration_seconds = ? "
+            "WHERE owner = ? AND NOT is_ended AND lease_duration_seconds IS NOT NULL",
+            (ttl_seconds, claim_key),
+        )
+        for row in store.claims(claim_key, None):
+            # It may be free sooner than its waiters know, those in the pool that it moves to
+            # included.
+            moves_to = store.memberships().member(row["name"]).moves_to if row["is_bound"] else None
+            store.queues.wake_for(moves_to or row["type"], [row["name"]])
 
 
 class LocalSides:
@@ -119,40 +112,35 @@ class LocalSides:
     """
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock, caller: str = "") -> None:
-        self._state = state
-        self._lost = lost
-        self._clock = clock
+        self._store = LocalStore(state, lost=lost, clock=clock)
         self._caller = caller
 
     @property
     def pools(self) -> LocalPools:
         from leasectl.engines.local.pools import LocalPools
 
-        return LocalPools(self._state, lost=self._lost, clock=self._clock, caller=self._caller)
+        return LocalPools(self._store, self._caller)
 
     @property
     def events(self) -> StateEventLog:
         from leasectl.state.event_log import StateEventLog
 
-        return StateEventLog(self._state)
+        return StateEventLog(self._store.state)
 
     @property
     def members(self) -> LocalMembers:
         from leasectl.engines.local.members import LocalMembers
 
-        return LocalMembers(self._state, self._store(), clock=self._clock, caller=self._caller)
+        return LocalMembers(self._store, self._caller)
 
     @property
     def notes(self) -> LocalNotes:
         from leasectl.engines.local.notes import LocalNotes
 
-        return LocalNotes(self._state, self._store(), freed=self._lost, clock=self._clock)
+        return LocalNotes(self._store)
 
     @property
     def values(self) -> LocalValues:
         from leasectl.engines.local.values import LocalValues
 
-        return LocalValues(self._state, self._store(), clock=self._clock)
-
-    def _store(self) -> LocalStore:
-        return LocalStore(self._state, lost=self._lost, clock=self._clock)
+        return LocalValues(self._store)

@@ -62,7 +62,7 @@ def read(state: State, name: str) -> sqlite3.Row:
 
 
 def read_all(state: State) -> list[sqlite3.Row]:
-    """Return the rows of all names of which anything is known."""
+    """Return the rows of all known names."""
     return state.query(_OF_ALL)
 
 
@@ -140,7 +140,7 @@ def member_of(row: sqlite3.Row) -> Member:
 
 
 def known(rows: Iterable[sqlite3.Row]) -> tuple[Member, ...]:
-    """Read the memberships of names of which anything is known."""
+    """Read the memberships of all known names."""
     return tuple(each for each in map(member_of, rows) if each.is_known)
 
 

@@ -13,9 +13,7 @@ from leasectl.engines.rules.events import belonging_changes
 from leasectl.engines.rules.membership import Member, Pools, check_unheld
 from leasectl.errors import StateUnwritable
 from leasectl.model import Claimant, Lease, Ticket
-from leasectl.state.directory import State
 from leasectl.state.reads import snapshot
-from leasectl.system.clock import Clock
 
 # The same columns as `LocalStore.free_resources`, for given names.
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE name = ?"
@@ -25,23 +23,20 @@ class LocalMembers:
     """The memberships of one state directory.
 
     Args:
-        state: Where they are kept.
         store: The pools.
-        clock: Where times come from.
         caller: Who changes them, for the record of events.
     """
 
-    def __init__(self, state: State, store: LocalStore, *, clock: Clock, caller: str = "") -> None:
-        self._state = state
+    def __init__(self, store: LocalStore, caller: str) -> None:
+        self._state = store.state
         self._store = store
-        self._clock = clock
         self._memberships = store.memberships(caller)
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
         if self._state.db.in_transaction:  # in a change or a snapshot
             return self._members(names)
         with suppress(StateUnwritable):  # on a full disk, expired ones are shown
-            remove_what_is_over(self._store, self._store.pool_types(), clock=self._clock)
+            remove_what_is_over(self._store, self._store.pool_types())
         with snapshot(self._state):
             return self._members(names)
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.member_rows import is_free, member_of
-from leasectl.engines.local.queues import LocalQueues
-from leasectl.engines.local.unmet import look_anew, wake_suspended
 from leasectl.engines.rules.events import MembershipChange, membership_changes
 from leasectl.engines.rules.membership import (
     Member,
@@ -26,34 +25,28 @@ from leasectl.engines.rules.membership import (
     lifetime_clock,
     pools_with_less,
 )
-from leasectl.model import Process, parse_process
-from leasectl.state.directory import State
-from leasectl.state.rows import IS_SPECIAL
-from leasectl.system.clock import Clock, earliest
+from leasectl.engines.rules.possible import Unmet, unmet
+from leasectl.model import Process, Request, parse_process
+from leasectl.state.rows import IS_FREE, IS_SPECIAL, parse_where
+from leasectl.system.clock import earliest
 from leasectl.system.process import is_dead
 
+if TYPE_CHECKING:
+    from leasectl.engines.local.store import LocalStore
+    from leasectl.state.event import EventKind
+
 _ENDS = f"SELECT process, ends_at FROM member WHERE {IS_SPECIAL}"
-
-
-class Store(Protocol):
-    """What memberships need of the store whose names they are of.
-
-    Attributes:
-        state: Where it is kept.
-        queues: Of its pools.
-    """
-
-    state: State
-    queues: LocalQueues
-
-    def pool_types(self) -> list[str]:
-        """Return all types, sorted."""
-
-    def expire_claims(self, pool_type: str) -> None:
-        """Free the claims of a pool whose time is over."""
-
-    def take_claims_away(self, claim_key: str, names: Sequence[str], *, is_ended: bool) -> None:
-        """End claims on names that are removed from their pool, and tell their holder."""
+_ALONE = "SELECT count(*) < 2 FROM (SELECT 1 FROM ticket WHERE type = ? LIMIT 2)"
+_FIRST = (  # in the order of claims
+    "SELECT ends_at, process, "
+    "cordoned OR leaves OR moves_to IS NOT NULL OR held_back_until IS NOT NULL AS is_closed "
+    "FROM resource LEFT JOIN member ON member.name = resource.name "
+    f"AND ({IS_SPECIAL}) WHERE type = ? AND {IS_FREE} ORDER BY fence, resource.name LIMIT ?"
+)
+_OPEN = (  # in the order of the index of free resources
+    f"SELECT count(*) FROM (SELECT 1 FROM resource WHERE type = ? AND {IS_FREE} "
+    "ORDER BY fence, name LIMIT ?)"
+)
 
 
 class LocalMemberships:
@@ -61,14 +54,13 @@ class LocalMemberships:
 
     Args:
         store: The pools.
-        clock: Where times come from.
         caller: Who changes them, for the record of events.
     """
 
-    def __init__(self, store: Store, *, clock: Clock, caller: str = "") -> None:
+    def __init__(self, store: LocalStore, caller: str) -> None:
         self._store = store
         self._state = store.state
-        self._clock = clock
+        self._clock = store.clock
         self._caller = caller
 
     def pools(self) -> Pools:
@@ -85,6 +77,54 @@ class LocalMemberships:
     def member(self, name: str) -> Member:
         """Return the membership of a name."""
         return member_of(member_rows.read(self._state, name))
+
+    # Requests
+
+    def why_unmet(self, request: Request, capacity: int) -> Unmet | None:
+        """Return why the pool of a request can't meet it now; None if it could.
+
+        Args:
+            request: The request.
+            capacity: How many resources the pool has.
+        """
+        state, pool_type = self._state, request.type
+        if not request.where and request.name is not None:
+            named = self.member(request.name)
+            if named.pool == pool_type and named.takes_holders:
+                return None
+        elif not request.where:
+            # If so many are free and open to all, the open ones needn't be counted.
+            if state.query(_OPEN, pool_type, request.count)[0][0] >= request.count:
+                return None
+            if request.count <= capacity - member_rows.closed_in(state, pool_type):
+                return None
+        return unmet(request, self._members(pool_type))
+
+    def is_had_at_once(self, request: Request, pool: sqlite3.Row) -> bool:
+        """Return whether a request gets free resources as they are: none of them needs a change.
+
+        To find whether anything in a pool has expired, all its memberships have to be read, and
+        there may be thousands. A claim takes only a few resources, and most often nothing of them
+        has expired.
+
+        Args:
+            request: The request; its ticket is in the queue.
+            pool: The row of `LocalStore.pool`.
+        """
+        state, now = self._state, self._clock.elapsed()
+        if request.name is not None or request.where or not state.query(_ALONE, request.type)[0][0]:
+            return False
+        if pool["next_expiry"] is not None and pool["next_expiry"] <= now:
+            return False
+        first = state.query(_FIRST, request.type, request.count)
+        return len(first) == request.count and not any(
+            row["is_closed"] or self._is_over(row) for row in first
+        )
+
+    def _members(self, pool_type: str) -> list[Member]:
+        return [member_of(row) for row in member_rows.read_pool(self._state, pool_type)]
+
+    # Changes
 
     def write(
         self, before: Sequence[Member], after: Sequence[Member], *, is_told: bool = True
@@ -276,21 +316,43 @@ class LocalMemberships:
             if after.pool is not None and after.takes_holders and not was_had:
                 came.setdefault(after.pool, []).append(after.name)
         for pool_type in others:
-            look_anew(self._store.queues, pool_type)
+            self._look_anew(pool_type)
         for pool_type, names in came.items():
             if pool_type not in others:
                 self._store.queues.wake_for(pool_type, names)
-                wake_suspended(self._store.queues, pool_type)
+                self._store.queues.wake_suspended(pool_type)
+
+    def _look_anew(self, pool_type: str) -> None:
+        """Wake all waiters of a pool whose resources have changed.
+
+        Requests that can't be met now are suspended at once, since their waiters may have stopped.
+        """
+        queues = self._store.queues
+        with closing(queues.in_order(pool_type)) as tickets:
+            waiting = [each for each in tickets if not each.suspended]
+        members = self._members(pool_type) if waiting else []
+        number_open = sum(each.takes_holders for each in members)
+        for each in waiting:
+            if each.name is None and not each.where and each.count <= number_open:
+                continue
+            where = parse_where(each.where)
+            if unmet(Request(pool_type, each.count, each.name, where=where), members) is not None:
+                queues.suspend(pool_type, each)
+        queues.wake_all(pool_type)
 
     def tell(self, changes: Iterable[MembershipChange]) -> None:
         """Write events of the changes of pools."""
-        for pool_type, names, reason in changes:
-            self._state.events.add(
-                self._clock.wall(),
-                "pool changed",
-                pool_type,
-                names,
-                holder=self._caller,
-                count=len(names),
-                reason=reason,
-            )
+        for each in changes:
+            self.note("pool changed", *each)
+
+    def note(self, kind: EventKind, pool_type: str, names: Sequence[str], reason: str = "") -> None:
+        """Write an event of a pool."""
+        self._state.events.add(
+            self._clock.wall(),
+            kind,
+            pool_type,
+            names,
+            holder=self._caller,
+            count=len(names),
+            reason=reason,
+        )

@@ -11,15 +11,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from leasectl.engines.contract import LostListener
-from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.store import LocalStore, facts_of
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventWatch
 from leasectl.state.uses import Uses
-from leasectl.system.clock import Clock
 
 _NOTED = (
     "SELECT resource.type, resource.name, resource.fence, owner, text FROM resource "
@@ -32,19 +30,12 @@ class LocalNotes:
     """The notes of one state directory.
 
     Args:
-        state: Where they are kept.
-        store: The claims that they are at.
-        freed: Called, inside the transaction, with what was freed for a note.
-        clock: Where times come from.
+        store: The claims that they are at; its listener is also told what was freed for a note.
     """
 
-    def __init__(
-        self, state: State, store: LocalStore, *, freed: LostListener, clock: Clock
-    ) -> None:
-        self._state = state
+    def __init__(self, store: LocalStore) -> None:
+        self._state = store.state
         self._store = store
-        self._freed = freed
-        self._clock = clock
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         with self._state.transaction():
@@ -62,7 +53,9 @@ class LocalNotes:
     def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
         with self._state.transaction():
             done = tuple(map(self._change, changes))
-            self._wake_watches()
+            # Those who follow events follow notes as well; ends of claims are events.
+            for (pipe,) in self._state.query("SELECT pipe FROM follower"):
+                self._state.wake(self._state.waiter_pipe(pipe))
             if any(done):
                 keeper_process.wake(self._state)
             return done
@@ -74,22 +67,19 @@ class LocalNotes:
                 claim_key = self._claim_key(note.type, note.name, note.fence, note.text)
                 if claim_key is not None:
                     freed += self._store.free(claim_key, [note.name], by=by)
-                    self._freed(claim_key, [note.name])
+                    self._store.lost(claim_key, [note.name])
             return tuple(freed)
 
     def watch(self, pool_type: str) -> NoteWatch:
         return StateEventWatch(self._state)
 
-    def _wake_watches(self) -> None:
-        """Wake the followers of events, who follow notes as well; ends of claims are events."""
-        for (pipe,) in self._state.query("SELECT pipe FROM follower"):
-            self._state.wake(self._state.waiter_pipe(pipe))
-
     def _change(self, change: NoteChange) -> bool:
         claim_key = self._claim_key(change.type, change.name, change.fence, change.before)
         if claim_key is None:
             return False
-        self._have_seen(claim_key)
+        # Wake the process that answers for the handle.
+        Uses(self._state).have_watched([claim_key])
+        self._state.wake(self._state.runner_pipe(claim_key))
         db = self._state.db
         if change.after is None:
             db.execute("DELETE FROM note WHERE name = ?", (change.name,))
@@ -105,25 +95,15 @@ class LocalNotes:
     def _tell(self, claim_key: str, change: NoteChange) -> None:
         (claim,) = self._store.claims(claim_key, [change.name])
         self._state.events.add(
-            self._clock.wall(),
+            self._store.clock.wall(),
             "noted",
             change.type,
             [change.name],
             [change.fence],
-            handle=claim_key,
-            acquisition=claim["acquisition"] or 0,
-            holder=claim["holder_identity"] or "",
+            **facts_of(claim),
             count=claim["count"] or 1,
-            priority=claim["priority"] or 0,
-            ticket=claim["ticket"] or 0,
-            grant=claim["grant_number"] or 0,
             reason=change.told,
         )
-
-    def _have_seen(self, handle_id: str) -> None:
-        """Wake the process that answers for a handle."""
-        Uses(self._state).have_watched([handle_id])
-        self._state.wake(self._state.runner_pipe(handle_id))
 
     def _claim_key(self, pool_type: str, name: str, fence: int, text: str | None) -> str | None:
         """Return the claim key of a valid claim with that note; None if there is none."""
@@ -142,9 +122,10 @@ class LocalNotes:
 
 def noted(state: State) -> dict[str, tuple[Note, ...]]:
     """Return all notes in a state directory, by claim key, also at expired claims."""
-    rows = state.query(_NOTED)
-    keys = dict.fromkeys(row["owner"] for row in rows)
-    return {key: _notes([row for row in rows if row["owner"] == key]) for key in keys}
+    by_key: dict[str, list[sqlite3.Row]] = {}
+    for row in state.query(_NOTED):
+        by_key.setdefault(row["owner"], []).append(row)
+    return {key: _notes(rows) for key, rows in by_key.items()}
 
 
 def _notes(rows: Sequence[sqlite3.Row]) -> tuple[Note, ...]:

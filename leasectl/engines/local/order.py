@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from leasectl.engines.rules.turns import Rank, effective_priority, next_rise
 
 if TYPE_CHECKING:
+    from leasectl.engines.local.queues import Waiting
     from leasectl.state.directory import State
-
 
 _PRIORITIES = (
     "WITH RECURSIVE found (priority) AS ("
@@ -41,24 +41,7 @@ _LARGEST = 2**62  # number of a ticket
 _ROUNDING_SECONDS = 0.001
 
 
-class Ranked(Protocol):
-    """A ticket with a position in the order.
-
-    Attributes:
-        number: Its number.
-        priority: As asked for; None in a queue where all have the same.
-        queued_at: On the elapsed clock.
-    """
-
-    number: int
-    priority: int | None
-    queued_at: float
-
-
-Found = TypeVar("Found", bound=Ranked)
-
-
-class LocalOrder(Generic[Found]):
+class LocalOrder:
     """The order of one pool's queue at one instant.
 
     Args:
@@ -69,7 +52,7 @@ class LocalOrder(Generic[Found]):
     """
 
     def __init__(
-        self, state: State, pool_type: str, *, now: float, read: Callable[..., list[Found]]
+        self, state: State, pool_type: str, *, now: float, read: Callable[..., list[Waiting]]
     ) -> None:
         self._state = state
         self._type = pool_type
@@ -114,27 +97,25 @@ class LocalOrder(Generic[Found]):
 
     def _last(self) -> int:
         """Return the number of the last ticket that has a row; 0 for none."""
-        rows = self._state.query(
-            "SELECT number FROM ranked_ticket WHERE type = ? ORDER BY number DESC LIMIT 1",
-            self._type,
-        )
-        return rows[0]["number"] if rows else 0
+        sql = "SELECT coalesce(max(number), 0) FROM ranked_ticket WHERE type = ?"
+        ((number,),) = self._state.query(sql, self._type)
+        return int(number)
 
     # Places
 
-    def rank(self, ticket: Found, then: float | None = None) -> Rank:
+    def rank(self, ticket: Waiting, then: float | None = None) -> Rank:
         """Return the rank of a ticket, now or at another time."""
         if ticket.priority is None:
             return Rank(0, ticket.number)
         waited = (self._now if then is None else then) - ticket.queued_at
         return Rank(-effective_priority(ticket.priority, waited, self._aging), ticket.number)
 
-    def best_first(self) -> Iterator[Found]:
+    def best_first(self) -> Iterator[Waiting]:
         """Yield all tickets, the best first."""
         ascending = (self._ascending(each, _BEFORE_ALL) for each in self._priorities())
         return self._merged(ascending)
 
-    def behind(self, ticket: Found, place: Rank | None = None) -> Generator[Found, None, None]:
+    def behind(self, ticket: Waiting, place: Rank | None = None) -> Generator[Waiting, None, None]:
         """Yield the tickets behind a ticket, the nearest first.
 
         Args:
@@ -149,7 +130,7 @@ class LocalOrder(Generic[Found]):
         )
         yield from self._merged(ascending)
 
-    def before(self, ticket: Found) -> Iterator[Found]:
+    def before(self, ticket: Waiting) -> Iterator[Waiting]:
         """Yield the tickets before a ticket, the nearest first."""
         where = self.rank(ticket)
         descending = (
@@ -160,8 +141,8 @@ class LocalOrder(Generic[Found]):
         return self._merged(descending, reverse=True)
 
     def _merged(
-        self, lines: Iterator[Iterator[Found]], *, reverse: bool = False
-    ) -> Iterator[Found]:
+        self, lines: Iterator[Iterator[Waiting]], *, reverse: bool = False
+    ) -> Iterator[Waiting]:
         """Yield the tickets of several priorities in one order.
 
         Without aging the priorities follow each other, so a line is read only when it is reached.
@@ -170,7 +151,7 @@ class LocalOrder(Generic[Found]):
             return chain.from_iterable(lines)
         return merge(*lines, key=self.rank, reverse=reverse)
 
-    def has_passed(self, ticket: Found, place: Rank) -> bool:
+    def has_passed(self, ticket: Waiting, place: Rank) -> bool:
         """Return whether a ticket has passed another since it had an earlier rank.
 
         Within a priority none passes another, however long they wait.
@@ -185,7 +166,7 @@ class LocalOrder(Generic[Found]):
         )
         return any(self.rank(each) < place for line in behind for each in islice(line, 1))
 
-    def overtakes_at(self, ticket: Found, other: Found) -> float | None:
+    def overtakes_at(self, ticket: Waiting, other: Waiting) -> float | None:
         """Return when a ticket will pass one that is better now; None for never.
 
         That can only be when its own priority rises next: if it doesn't pass then, it never does,
@@ -198,7 +179,7 @@ class LocalOrder(Generic[Found]):
         own = Rank(self.rank(ticket).below - 1, ticket.number)
         return then if own < self.rank(other, then) else None
 
-    def _divide(self, ticket: Found, place: Rank, priority: int) -> float:
+    def _divide(self, ticket: Waiting, place: Rank, priority: int) -> float:
         """Return until when tickets of a priority have to be queued to be better than a rank.
 
         Args:
@@ -217,20 +198,22 @@ class LocalOrder(Generic[Found]):
     def _priorities(self) -> list[int]:
         return [row["priority"] for row in self._state.query(_PRIORITIES, type=self._type)]
 
-    def _ascending(self, priority: int, since: float, place: Rank | None = None) -> Iterator[Found]:
+    def _ascending(
+        self, priority: int, since: float, place: Rank | None = None
+    ) -> Iterator[Waiting]:
         """Yield the tickets of one priority queued since a time, behind a rank."""
 
-        def passed(found: Found) -> int | None:
+        def passed(found: Waiting) -> int | None:
             if place is None or self.rank(found) > place:
                 return None
             return place.number if self.rank(found).below == place.below else _LARGEST
 
         return self._of(priority, ">", "", (since, -1), passed)
 
-    def _descending(self, priority: int, until: float, place: Rank) -> Iterator[Found]:
+    def _descending(self, priority: int, until: float, place: Rank) -> Iterator[Waiting]:
         """Yield the tickets of one priority queued until a time, before a rank, latest first."""
 
-        def passed(found: Found) -> int | None:
+        def passed(found: Waiting) -> int | None:
             if self.rank(found) < place:
                 return None
             return place.number if self.rank(found).below == place.below else -1
@@ -243,8 +226,8 @@ class LocalOrder(Generic[Found]):
         beyond: str,
         direction: str,
         start: tuple[float, int],
-        passed: Callable[[Found], int | None],
-    ) -> Iterator[Found]:
+        passed: Callable[[Waiting], int | None],
+    ) -> Iterator[Waiting]:
         """The tickets of one priority, from a place on; no cursor stays open in between.
 
         Args:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 from leasectl.engines import refusals
-from leasectl.engines.contract import LostListener
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
-from leasectl.engines.local.absent import LocalEarlyEnds, remove_what_is_over
+from leasectl.engines.local.absent import remove_what_is_over
 from leasectl.engines.local.member_rows import is_plain, member_of
-from leasectl.engines.local.queues import RANKED_TICKETS, note_given_up
+from leasectl.engines.local.queues import RANKED_TICKETS
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wants import LocalSettings
 from leasectl.engines.rules.events import (
@@ -26,16 +26,14 @@ from leasectl.engines.rules.turns import effective_priority
 from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
 from leasectl.state.directory import State
-from leasectl.state.event import EventKind
 from leasectl.state.reads import snapshot
 from leasectl.state.rows import (
     parse_labels,
     parse_optional_process,
     parse_where,
 )
-from leasectl.system.clock import Clock
 
-# In the order of `_plain`'s parameters.
+# First the columns of a `Lease`, in its order.
 _FACTS = (
     "resource.name AS name, resource.fence AS fence, ticket, grant_number, holder_identity, "
     "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, owner, "
@@ -65,31 +63,28 @@ _QUEUE = (
     f"coalesce(ranked.queued_at, :now) AS ranked_since FROM {RANKED_TICKETS} "
     "WHERE ticket.type = :type ORDER BY ticket.number"
 )
+# With rows of a pool that go with it.
+_TABLES = ("ticket", "suspended", "ranked_ticket", "pool_setting", "default_pool", "pool")
 
 
 class LocalPools:
     """The pools of one state directory; implements `PoolAdmin`.
 
     Args:
-        state: Where they are kept.
-        clock: Where times come from.
-        lost: Called, inside the transaction, with claims that expired or were taken by force.
+        store: The pools, with their claims and queues.
         caller: Who creates and changes them, for the record of events.
     """
 
-    def __init__(self, state: State, *, lost: LostListener, clock: Clock, caller: str = "") -> None:
-        self._state = state
-        self._caller = caller
-        self._lost = lost
-        self._clock = clock
-        self._store = LocalStore(state, lost=lost, clock=clock)
-        self._early_ends = LocalEarlyEnds(self._store)
-        self._settings = LocalSettings(state, clock=clock)
-        self._memberships = self._store.memberships(caller)
+    def __init__(self, store: LocalStore, caller: str) -> None:
+        self._state = store.state
+        self._clock = store.clock
+        self._store = store
+        self._settings = LocalSettings(store)
+        self._memberships = store.memberships(caller)
 
     def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
         with suppress(StateUnwritable):  # on a full disk, expired claims and dead waiters are shown
-            remove_what_is_over(self._store, self._types(pool_type), clock=self._clock)
+            remove_what_is_over(self._store, self._types(pool_type))
         return snapshot(self._state)
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
@@ -131,7 +126,7 @@ class LocalPools:
             if settings != NO_SETTINGS:
                 self._change_settings(pool_type, settings)
             self._add_resources(pool_type, names)
-            self._note("pool made", pool_type, names, pool_made(len(names), settings))
+            self._memberships.note("pool made", pool_type, names, pool_made(len(names), settings))
 
     def change_settings(
         self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
@@ -142,7 +137,8 @@ class LocalPools:
             if seen not in (None, before):
                 return False
             self._change_settings(pool_type, settings)
-            self._note("pool changed", pool_type, (), settings_changed(before, settings))
+            reason = settings_changed(before, settings)
+            self._memberships.note("pool changed", pool_type, (), reason)
             return True
 
     def _change_settings(self, pool_type: str, settings: PoolSettings) -> None:
@@ -155,7 +151,7 @@ class LocalPools:
         with self._state.transaction():
             self._store.pool(pool_type)
             self._add_resources(pool_type, names)
-            self._note("pool changed", pool_type, names, resources_added(len(names)))
+            self._memberships.note("pool changed", pool_type, names, resources_added(len(names)))
 
     def _add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         pools, before, seen = self._memberships.pools(), [], set[str]()
@@ -173,7 +169,7 @@ class LocalPools:
             self._store.pool(pool_type)
             names = list(dict.fromkeys(names))
             self._remove_resources(pool_type, names, force=force)
-            self._note("pool changed", pool_type, names, resources_removed(len(names)))
+            self._memberships.note("pool changed", pool_type, names, resources_removed(len(names)))
 
     def _remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         self._store.expire(pool_type)
@@ -192,14 +188,13 @@ class LocalPools:
         at_once: bool = False,
     ) -> tuple[str, ...]:
         with self._state.transaction():
+            early_ends = self._store.early_ends
             freed: tuple[str, ...] = ()
             if at_once or guard is None:
-                freed = self._early_ends.free_at_once(claim_key, names, expiring=at_once)
-            ended = self._early_ends.end(
-                claim_key, names, guard=guard, reason=reason, at_once=at_once
-            )
+                freed = early_ends.free_at_once(claim_key, names, expiring=at_once)
+            ended = early_ends.end(claim_key, names, guard=guard, reason=reason, at_once=at_once)
             if ended:
-                self._lost(claim_key, ended)
+                self._store.lost(claim_key, ended)
             return ended + freed
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
@@ -213,29 +208,10 @@ class LocalPools:
             self._memberships.stay(pool_type)
             self._store.queues.wake_all(pool_type)
             for entry in pool.queue:
-                note_given_up(
-                    self._state, pool_type, entry.ticket, why=POOL_DELETED, clock=self._clock
-                )
-            self._note("pool deleted", pool_type, names)
-            db.execute("DELETE FROM ticket WHERE type = ?", (pool_type,))
-            db.execute("DELETE FROM suspended WHERE type = ?", (pool_type,))
-            db.execute("DELETE FROM ranked_ticket WHERE type = ?", (pool_type,))
-            db.execute("DELETE FROM pool_setting WHERE type = ?", (pool_type,))
-            db.execute("DELETE FROM default_pool WHERE type = ?", (pool_type,))
-            db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
-
-    def _note(
-        self, kind: EventKind, pool_type: str, names: Sequence[str], reason: str = ""
-    ) -> None:
-        self._state.events.add(
-            self._clock.wall(),
-            kind,
-            pool_type,
-            names,
-            holder=self._caller,
-            count=len(names),
-            reason=reason,
-        )
+                self._store.queues.note_given_up(pool_type, entry.ticket, POOL_DELETED)
+            self._memberships.note("pool deleted", pool_type, names)
+            for table in _TABLES:
+                db.execute(f"DELETE FROM {table} WHERE type = ?", (pool_type,))
 
 
 def resources(state: State, pool_type: str, now: float) -> tuple[Resource, ...]:
@@ -243,7 +219,7 @@ def resources(state: State, pool_type: str, now: float) -> tuple[Resource, ...]:
     if state.query(_IS_MORE_SO)[0][0]:
         return tuple(map(_resource, state.query(_RESOURCES, type=pool_type, now=now)))
     # Row by row, and by position: there may be thousands.
-    return tuple([_plain(*row) for row in state.read(_PLAIN_RESOURCES, type=pool_type, now=now)])
+    return tuple([_plain(row) for row in state.read(_PLAIN_RESOURCES, type=pool_type, now=now)])
 
 
 def queue(
@@ -263,7 +239,7 @@ def queue(
 
 
 def _resource(row: sqlite3.Row) -> Resource:
-    found = _plain(*row[:_PLAIN])
+    found = _plain(row[:_PLAIN])
     if found.lease is not None and row["text"] is not None:
         found = found._replace(note=row["text"])
     if found.lease is not None and row["reason"] is not None:
@@ -278,36 +254,12 @@ def _resource(row: sqlite3.Row) -> Resource:
     )
 
 
-def _plain(
-    name: str,
-    fence: int,
-    ticket: int,
-    grant: int,
-    identity: str,
-    acquire_time: float,
-    renew_time: float,
-    duration: float | None,
-    transitions: int,
-    labels: str,
-    owner: str | None,
-    expires_in: float | None,
-) -> Resource:
-    """Return a resource without facts other than its holder."""
+def _plain(row: Sequence[Any]) -> Resource:
+    """Return a resource without facts other than its holder, from the columns `_FACTS`."""
+    *lease, labels, owner, expires_in = row
     if owner is None:
-        return Resource(name)
-    lease = Lease(
-        name,
-        fence,
-        ticket,
-        grant,
-        identity,
-        acquire_time,
-        renew_time,
-        duration,
-        transitions,
-        parse_labels(labels),
-    )
-    return Resource(name, lease, owner, expires_in)
+        return Resource(row[0])
+    return Resource(row[0], Lease._make((*lease, parse_labels(labels))), owner, expires_in)
 
 
 def _entry(row: sqlite3.Row, now: float, aging_seconds: float) -> QueueEntry:

@@ -11,49 +11,14 @@ from leasectl.engines.contract import LostListener, TicketGone
 from leasectl.engines.refusals import deleted_meanwhile
 from leasectl.model import Claimant, Process, parse_process
 from leasectl.state.directory import State
+from leasectl.state.rows import encode_process
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
+from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
     from leasectl.engines.local.order import LocalOrder
     from leasectl.engines.rules.turns import Rank
-
-
-def note_given_up(state: State, pool_type: str, number: int, *, why: str, clock: Clock) -> None:
-    """Write the event of a ticket that is given up, before it is deleted; inside a transaction.
-
-    Args:
-        state: The opened state directory.
-        pool_type: Of its queue.
-        number: Of the ticket.
-        why: For people.
-        clock: Where times come from.
-    """
-    wall = clock.wall()
-    for row in state.query(
-        "SELECT ticket.owner, ticket.holder_identity, ticket.count, acquisition, priority, "
-        "handle.name, coalesce(? - nullif(queued_at, 0.0), max(0.0, ? - since)) AS wait "
-        "FROM ticket LEFT JOIN handle ON id = ticket.owner "
-        "WHERE ticket.type = ? AND number = ?",
-        clock.elapsed(),
-        wall,
-        pool_type,
-        number,
-    ):
-        state.events.add(
-            wall,
-            "gave up",
-            pool_type,
-            () if row["name"] is None else (row["name"],),
-            handle=row["owner"],
-            acquisition=row["acquisition"] or 0,
-            holder=row["holder_identity"],
-            count=row["count"],
-            priority=row["priority"] or 0,
-            ticket=number,
-            wait=row["wait"],
-            reason=why,
-        )
 
 
 def why_gone(state: State, claimant: Claimant) -> Exception:
@@ -98,6 +63,14 @@ _BEHIND = f"{_OF_POOL} AND ticket.number > ? AND {_COUNTS} {_ORDER}"
 _NEAREST_TWO, _NEXT = f"{_UP_TO} LIMIT 2", f"{_BEHIND} LIMIT 1"
 _FIRST = f"{_OF_POOL} AND {_COUNTS} {_ORDER} LIMIT 1"
 _ASCENDING, _FIRST_TWO = f"{_OF_POOL} {_ORDER}", f"{_OF_POOL} {_ORDER} LIMIT 2"
+_GIVEN_UP = (
+    "SELECT ticket.owner, ticket.holder_identity, ticket.count, acquisition, priority, "
+    "handle.name, coalesce(? - nullif(queued_at, 0.0), max(0.0, ? - since)) AS wait "
+    "FROM ticket LEFT JOIN handle ON id = ticket.owner WHERE ticket.type = ? AND number = ?"
+)
+_HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
+# Often enough to bound what killed processes leave, seldom enough to cost nothing.
+_TICKETS_PER_TIDYING = 64
 
 
 class Waiting:
@@ -185,24 +158,23 @@ class LocalQueues:
         lost: Called, inside the transaction, with the tickets of dead waiters.
 
     Attributes:
-        state: As given.
-        lost: As given.
+        state, lost, clock: As given.
     """
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
         self.state = state
         self.lost = lost
-        self._clock = clock
+        self.clock = clock
 
     def is_waited_for(self, pool_type: str) -> bool:
         """Return whether there is a ticket in a pool's queue."""
         return bool(self.state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))
 
-    def order(self, pool_type: str) -> LocalOrder[Waiting]:
+    def order(self, pool_type: str) -> LocalOrder:
         """Return the order of a queue as it is now, if not all tickets have the same priority."""
         from leasectl.engines.local.order import LocalOrder  # few queues need it
 
-        return LocalOrder(self.state, pool_type, now=self._clock.elapsed(), read=self._rows)
+        return LocalOrder(self.state, pool_type, now=self.clock.elapsed(), read=self._rows)
 
     def up_to(self, pool_type: str, number: int) -> list[Waiting]:
         """Return the ticket of a number, if it exists, and those before it, the nearest first.
@@ -271,6 +243,70 @@ class LocalQueues:
         rows = self.state.query("SELECT type, number, pipe FROM ticket WHERE owner = ?", claim_key)
         return [(row["type"], row["number"], row["pipe"]) for row in rows]
 
+    def put(self, claimant: Claimant, number: int, pipe: str, *, is_ranked: bool = False) -> None:
+        """Put a ticket at the end of a queue, or before those that it is better than.
+
+        Args:
+            claimant: The claimant.
+            number: The ticket's number, one more than the pool's last.
+            pipe: Its waiter's named pipe, in the folder of those.
+            is_ranked: The tickets of that queue have different priorities.
+        """
+        request, state, now = claimant.request, self.state, self.clock.wall()
+        state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
+        state.db.execute(
+            "INSERT INTO ticket (type, number, owner, holder_identity, count, since, process, pipe)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                request.type,
+                number,
+                claimant.claim_key,
+                claimant.holder_identity,
+                request.count,
+                now,
+                encode_process(claimant.process),
+                pipe,
+            ),
+        )
+        state.events.add(
+            now,
+            "queued",
+            request.type,
+            () if request.name is None else (request.name,),
+            handle=claimant.claim_key,
+            acquisition=claimant.acquisition,
+            holder=claimant.holder_identity,
+            count=request.count,
+            priority=request.priority,
+            ticket=number,
+            build_url=build_url_in(request.labels),
+        )
+        if is_ranked:
+            self.order(request.type).add(number, request.priority)
+        if number % _TICKETS_PER_TIDYING == 0:
+            from leasectl.engines.local.absent import tidy_up
+
+            tidy_up(self)
+
+    def note_given_up(self, pool_type: str, number: int, why: str) -> None:
+        """Write the event of a ticket that is given up, before it is deleted."""
+        wall = self.clock.wall()
+        for row in self.state.query(_GIVEN_UP, self.clock.elapsed(), wall, pool_type, number):
+            self.state.events.add(
+                wall,
+                "gave up",
+                pool_type,
+                () if row["name"] is None else (row["name"],),
+                handle=row["owner"],
+                acquisition=row["acquisition"] or 0,
+                holder=row["holder_identity"],
+                count=row["count"],
+                priority=row["priority"] or 0,
+                ticket=number,
+                wait=row["wait"],
+                reason=why,
+            )
+
     def take_away(
         self, pool_type: str, number: int, claim_key: str | None = None, *, why: str
     ) -> None:
@@ -282,10 +318,9 @@ class LocalQueues:
             claim_key: Delete it only if it has this claim key; None for any.
             why: It is given up, for people.
         """
-
         for each in self._found(_ONE, pool_type, number):
             if claim_key is None or each.claim_key == claim_key:
-                note_given_up(self.state, pool_type, number, why=why, clock=self._clock)
+                self.note_given_up(pool_type, number, why)
                 self.resume(pool_type, number)
                 self.leave(pool_type, each)
 
@@ -303,13 +338,22 @@ class LocalQueues:
             pool_type: Of its queue.
             ticket: The ticket.
             is_more_free: Others may have something to claim at once.
-            behind: The next by its number, or nobody; None if this transaction hasn't looked.
+            behind: The next ticket by its number, if any; None if this transaction hasn't looked.
         """
         db, which = self.state.db, (pool_type, ticket.number)
         db.execute("DELETE FROM ticket WHERE type = ? AND number = ?", which)
         if ticket.is_ranked:
             db.execute("DELETE FROM ranked_ticket WHERE type = ? AND number = ?", which)
         self.wake_behind(pool_type, ticket, is_more_free=is_more_free, behind=behind)
+
+    def suspend(self, pool_type: str, ticket: Waiting) -> None:
+        """Let others pass a ticket, until its waiter takes that back with a claim."""
+        if not ticket.suspended:
+            self.state.db.execute(
+                "INSERT OR REPLACE INTO suspended (type, number) VALUES (?, ?)",
+                (pool_type, ticket.number),
+            )
+            self.wake_behind(pool_type, ticket)
 
     def resume(self, pool_type: str, number: int) -> None:
         """End the suspension of a ticket, which has kept its queue position."""
@@ -324,9 +368,13 @@ class LocalQueues:
         left = set(names)
         called = _alone(self._found(_FIRST, pool_type)) if left else []
         if called is None:
-            from leasectl.engines.local.wakes import best_for  # few queues need it
+            from leasectl.engines.rules.turns import shares  # few queues need it
 
-            called = best_for(self, pool_type, left)
+            with closing(self.in_order(pool_type)) as tickets:
+                counting = (each for each in tickets if not each.suspended)
+                called = [
+                    each.pipe for each, share in shares(counting, left, self.could_use) if share
+                ]
         self.call(called)
 
     def wake_behind(
@@ -354,15 +402,42 @@ class LocalQueues:
             next_one = self._found(_NEXT, pool_type, ticket.number) if behind is None else behind
             pipes = _alone(next_one)
         if pipes is None:
-            from leasectl.engines.local.wakes import kept_back_by
-
-            pipes = kept_back_by(self, pool_type, ticket, place)
+            pipes = self.kept_back_by(pool_type, ticket, place)
         self.call(pipes) if is_more_free else self.wake(pipes)
+
+    def kept_back_by(self, pool_type: str, ticket: Waiting, place: Rank | None = None) -> list[str]:
+        """Return the pipes of the best for each want that a ticket kept something from.
+
+        They end with the first ticket that takes any resource.
+
+        Args:
+            pool_type: The pool of the queue.
+            ticket: The ticket.
+            place: See `wake_behind`.
+        """
+        called: dict[tuple[str | None, str], str] = {}
+        name = ticket.name
+        if name is not None and self.state.query(_HAS_PACE, pool_type):
+            name = None  # it also used the pace's next grant
+        with closing(self.behind(pool_type, ticket, place)) as tickets:
+            for each in tickets:
+                if each.suspended:
+                    continue
+                if name is None or self.could_use(each, name):
+                    called.setdefault((each.name, each.where), each.pipe)
+                if each.keeps_all_back:
+                    break
+        return list(called.values())
 
     def wake_all(self, pool_type: str) -> None:
         """Wake all waiters of a pool."""
         rows = self.state.query("SELECT pipe FROM ticket WHERE type = ?", pool_type)
         self.call([row["pipe"] for row in rows])
+
+    def wake_suspended(self, pool_type: str) -> None:
+        """Wake the suspended waiters of a pool: perhaps their requests can be met again."""
+        sql = "SELECT pipe FROM ticket JOIN suspended USING (type, number) WHERE type = ?"
+        self.wake([row["pipe"] for row in self.state.query(sql, pool_type)])
 
     def wake(self, pipes: Iterable[str]) -> None:
         """Wake waiters by the names of their pipes."""

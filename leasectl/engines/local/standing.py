@@ -12,7 +12,7 @@ from leasectl.engines.local.wants import LocalSettings, is_enough_for, matching
 from leasectl.engines.rules.turns import Rank
 from leasectl.model import Request
 from leasectl.state.rows import IS_FREE
-from leasectl.system.clock import Clock, earliest
+from leasectl.system.clock import earliest
 
 # A grant raises the first number, a release the second.
 _FREE = (
@@ -39,10 +39,7 @@ class LocalPlace:
         self._queues = store.queues
         self._type = pool_type
         self._rank = Rank(0, number)  # at the last look; this one as long as there is one priority
-        self._overtakes_at: float | None = None
-        self._passed_on: tuple[int, int, list[str]] | None = (
-            None  # the last event that it passed on
-        )
+        self._passed_on: object = None  # the last event that it passed on
 
     def keep(
         self, ticket: Waiting, others: Sequence[Waiting], *, is_new: bool, is_head: bool
@@ -68,8 +65,7 @@ class LocalPlace:
         if not is_new and not is_head:
             self._pass_on()
         self._rank = order.rank(ticket)
-        self._overtakes_at = earliest(*(order.overtakes_at(ticket, each) for each in others))
-        return self._overtakes_at
+        return earliest(*(order.overtakes_at(ticket, each) for each in others))
 
     def _pass_on(self) -> None:
         """Wake the waiters that may have something to claim, because this one was woken instead.
@@ -79,9 +75,10 @@ class LocalPlace:
         """
         ((last_grant, free),) = self._store.state.query(_FREE, self._type)
         called = self._called() if free else []
-        if called and self._passed_on != (last_grant, free, called):
+        event = last_grant, free, called
+        if called and self._passed_on != event:
             self._queues.call(called)
-        self._passed_on = last_grant, free, called
+        self._passed_on = event
 
     def _called(self) -> list[str]:
         """Return the pipes of the best waiters for what is free, for each want and for any."""
@@ -123,23 +120,21 @@ _BETTER_FOR_NAME = (
 )
 
 
-def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Clock) -> Standing:
+def standing_of(store: LocalStore, request: Request, ticket: int) -> Standing:
     """Return the position of a ticket and what it waits for; NotFound if its pool has gone.
 
     Args:
         store: The pools.
         request: Of the ticket.
         ticket: Its number.
-        clock: Where times come from.
     """
-    state, pool_type = store.state, request.type
-    settings = LocalSettings(state, clock=clock)
+    state, pool_type, settings = store.state, request.type, LocalSettings(store)
     granting = settings.of(pool_type)
     values = {
         "type": pool_type,
         "ticket": ticket,
         "name": request.name,
-        "now": clock.elapsed(),
+        "now": store.clock.elapsed(),
         "aging": granting.aging_seconds,
     }
     capacity = store.pool(pool_type)["capacity"]
@@ -159,19 +154,17 @@ def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Cloc
         "ORDER BY acquire_time, name LIMIT 1",
         **values,
     )
-    found = Standing(
+    holder, since = longest[0] if longest else (None, 0.0)
+    return Standing(
         counts["better"] + 1,
         counts["others"],
         counts["held"],
         capacity,
+        holder,
+        since,
         next_grant_at=settings.next_grant_at(pool_type),
         pace_seconds=granting.pace_seconds,
     )
-    for row in longest:
-        return found._replace(
-            longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
-        )
-    return found
 
 
 def _others(store: LocalStore, request: Request) -> dict[str, str]:
@@ -184,8 +177,5 @@ def _others(store: LocalStore, request: Request) -> dict[str, str]:
         request.type,
     )
     found = [row[0] for row in rows]
-    if not found:
-        return {}
-
-    fit = matching(store.state, found, request.name)
+    fit = matching(store.state, found, request.name) if found else ()
     return {f"other{number}": each for number, each in enumerate(found) if each not in fit}

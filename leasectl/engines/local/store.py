@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -19,6 +19,7 @@ from leasectl.system.clock import Clock
 from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
+    from leasectl.engines.local.absent import LocalEarlyEnds
     from leasectl.engines.local.memberships import LocalMemberships
     from leasectl.engines.local.queues import Waiting
     from leasectl.engines.rules.possible import Unmet
@@ -71,14 +72,14 @@ class LocalStore:
         lost: Called, inside the transaction, with expired claims and tickets of dead waiters.
 
     Attributes:
-        state: As given.
+        state, lost, clock: As given.
         queues: Of these pools.
     """
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
         self.state = state
-        self._lost = lost
-        self._clock = clock
+        self.lost = lost
+        self.clock = clock
         self.queues = LocalQueues(state, lost=lost, clock=clock)
 
     def pool(self, pool_type: str) -> sqlite3.Row:
@@ -115,9 +116,7 @@ class LocalStore:
         is_plain = not pool["is_special"] and not request.where
         if is_plain and request.count <= pool["capacity"] and self._has(request):
             return None
-        from leasectl.engines.local.unmet import why_unmet
-
-        return why_unmet(self.state, request, pool["capacity"])
+        return self.memberships().why_unmet(request, pool["capacity"])
 
     def _has(self, request: Request) -> bool:
         sql, name = "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name
@@ -161,7 +160,7 @@ class LocalStore:
             wait: How long the request has waited, in seconds.
             reserved: The last reserved fence, from the row of `pool`.
         """
-        claimant, pool_type, now = ticket.claimant, ticket.claimant.request.type, self._clock.wall()
+        claimant, pool_type, now = ticket.claimant, ticket.claimant.request.type, self.clock.wall()
         self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (grant, pool_type))
         fences = self.state.draw_fences(len(resources), reserved)
         leases = tuple([
@@ -205,7 +204,7 @@ class LocalStore:
         if duration is None:
             self.state.db.execute(_CLAIM, (*values, lease.name))
         else:
-            expires_at = self._clock.elapsed() + duration
+            expires_at = self.clock.elapsed() + duration
             self.state.db.execute(_CLAIM_UNTIL, (*values, duration, expires_at, lease.name))
 
     def free(
@@ -218,11 +217,11 @@ class LocalStore:
     ) -> tuple[str, ...]:
         """Free claims, all or some; return those that the claim key still found."""
         freed = self.claims(claim_key, names, is_ended=is_ended)
-        self._free(claim_key, freed, by=by)
+        self._free(freed, by=by)
         return tuple([row["name"] for row in freed])
 
-    def _free(self, claim_key: str, freed: Sequence[sqlite3.Row], *, by: ReleasedBy) -> None:
-        self.note_end("released", claim_key, freed, by=by)
+    def _free(self, freed: Sequence[sqlite3.Row], *, by: ReleasedBy) -> None:
+        self.note_end("released", freed, by=by)
         for row in freed:
             self.state.db.execute(_FREE, (row["name"],))
         bound = [row["name"] for row in freed if row["is_bound"]]
@@ -237,10 +236,10 @@ class LocalStore:
         """End claims on names that are removed from their pool, and tell their holder."""
         claims = self.claims(claim_key, names, is_ended=is_ended)
         if not is_ended:
-            self.note_end("lost", claim_key, claims, by="removal")
-        self.note_end("released", claim_key, claims, by="removal")
+            self.note_end("lost", claims, by="removal")
+        self.note_end("released", claims, by="removal")
         if not is_ended:
-            self._lost(claim_key, names)
+            self.lost(claim_key, names)
 
     def next_expiry(self, pool_type: str) -> float | None:
         """Return when the next claim of a pool expires, on the elapsed clock."""
@@ -252,7 +251,14 @@ class LocalStore:
         """Return the memberships of the names in these pools, to read or to change."""
         from leasectl.engines.local.memberships import LocalMemberships  # few commands need it
 
-        return LocalMemberships(self, clock=self._clock, caller=caller)
+        return LocalMemberships(self, caller)
+
+    @property
+    def early_ends(self) -> LocalEarlyEnds:
+        """The claims on these pools that were ended by force."""
+        from leasectl.engines.local.absent import LocalEarlyEnds  # few commands need it
+
+        return LocalEarlyEnds(self)
 
     def expire(self, pool_type: str) -> None:
         """Free the expired claims of a pool, and end the memberships that are over."""
@@ -266,7 +272,7 @@ class LocalStore:
 
     def expire_claims(self, pool_type: str) -> None:
         """Free the expired claims of a pool."""
-        rows = self.state.query(_OVER, pool_type, self._clock.elapsed())
+        rows = self.state.query(_OVER, pool_type, self.clock.elapsed())
         by_holder: dict[tuple[str, int], list[sqlite3.Row]] = {}
         for row in rows:
             by_holder.setdefault((row["owner"], row["is_ended"]), []).append(row)
@@ -290,7 +296,7 @@ class LocalStore:
             rows = [row for each in found for row in each]
         if rows and self.state.is_changing:  # as above
             self.state.events.is_followed = bool(rows[0]["is_followed"])
-        now = self._clock.elapsed()
+        now = self.clock.elapsed()
         over = [r for r in rows if r["expires_at"] is not None and r["expires_at"] <= now]
         if not over:
             return rows
@@ -300,7 +306,6 @@ class LocalStore:
     def note_end(
         self,
         kind: EventKind,
-        claim_key: str,
         claims: Sequence[sqlite3.Row],
         *,
         by: ReleasedBy,
@@ -310,33 +315,27 @@ class LocalStore:
 
         Args:
             kind: Which of the two.
-            claim_key: Of the claims.
-            claims: As `claims` returns them.
+            claims: As `claims` returns them, of one claim key.
             by: What has ended them.
             reason: For people.
         """
         if not claims:
             return
-        wall, first = self._clock.wall(), claims[0]
+        wall, first = self.clock.wall(), claims[0]
         granted_at = first["granted_at"]
         if granted_at is None:  # granted before a reboot
             since = first["acquire_time"]
             hold = 0.0 if since is None else max(0.0, wall - since)
         else:
-            hold = self._clock.elapsed() - granted_at
+            hold = self.clock.elapsed() - granted_at
         self.state.events.add(
             wall,
             kind,
             first["type"],
             [row["name"] for row in claims],
             [row["fence"] for row in claims],
-            handle=claim_key,
-            acquisition=first["acquisition"] or 0,
-            holder=first["holder_identity"] or "",
+            **facts_of(first),
             count=first["count"] or len(claims),
-            priority=first["priority"] or 0,
-            ticket=first["ticket"] or 0,
-            grant=first["grant_number"] or 0,
             hold=hold,
             by=by,
             reason=reason,
@@ -345,12 +344,24 @@ class LocalStore:
     def _expire(self, claim_key: str, claims: Sequence[sqlite3.Row], *, is_ended: bool) -> None:
         names = [row["name"] for row in claims]
         if is_ended:  # its holder has been told
-            self._free(claim_key, claims, by="force")
+            self._free(claims, by="force")
             self.state.db.executemany("DELETE FROM ended WHERE name = ?", [(n,) for n in names])
         else:
-            self.note_end("lost", claim_key, claims, by="ttl")
-            self._free(claim_key, claims, by="ttl")
-            self._lost(claim_key, names)
+            self.note_end("lost", claims, by="ttl")
+            self._free(claims, by="ttl")
+            self.lost(claim_key, names)
+
+
+def facts_of(claim: sqlite3.Row) -> dict[str, Any]:
+    """Return what the event of a claim says of its holder, from a row of `LocalStore.claims`."""
+    return {
+        "handle": claim["owner"],
+        "acquisition": claim["acquisition"] or 0,
+        "holder": claim["holder_identity"] or "",
+        "priority": claim["priority"] or 0,
+        "ticket": claim["ticket"] or 0,
+        "grant": claim["grant_number"] or 0,
+    }
 
 
 def _lease(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:

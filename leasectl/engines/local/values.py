@@ -14,27 +14,23 @@ from leasectl.engines.values import (
     is_content,
 )
 from leasectl.errors import NoRoom
-from leasectl.state.directory import State
 from leasectl.state.event import Event, add_event
 from leasectl.state.event_rows import LEFT_FOR_LEASES_BYTES
-from leasectl.system.clock import Clock
 
 
 class LocalValues:
     """The values of one state directory.
 
     Args:
-        state: Where they are kept.
         store: The claims by which changes may be allowed.
-        clock: Where times come from.
     """
 
     largest_content = LARGEST_CONTENT
 
-    def __init__(self, state: State, store: LocalStore, *, clock: Clock) -> None:
-        self._state = state
+    def __init__(self, store: LocalStore) -> None:
+        self._state = store.state
         self._store = store
-        self._clock = clock
+        self._clock = store.clock
 
     def get(self, key: str) -> Value | None:
         return next(iter(self._query("key = :key", key=key)), None)

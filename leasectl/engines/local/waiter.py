@@ -15,24 +15,20 @@ from leasectl.engines.local.queues import LocalQueues, Waiting, why_gone
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Claimant, Process, Ticket
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock, earliest
+from leasectl.system.clock import earliest
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import IdlePidfds, ProcessWatch
-from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
     import sqlite3
 
     from leasectl.engines.facts import Standing
-    from leasectl.engines.local.absent import LocalEarlyEnds
     from leasectl.engines.local.standing import LocalPlace
     from leasectl.state.named_pipe import NamedPipe
 
 
 _MOST_IDLE = 32
-# Often enough to bound what killed processes leave, seldom enough to cost nothing.
-_TICKETS_PER_TIDYING = 64
 
 
 class WaitPipe:
@@ -136,27 +132,20 @@ class LocalWaiter:
         claimant: The request and its holder.
         pipe: What wakes it.
         pidfds: Of this process's other waits.
-        clock: Where times come from.
     """
 
     has_place = True
 
     def __init__(
-        self,
-        store: LocalStore,
-        claimant: Claimant,
-        pipe: WaitPipe,
-        *,
-        pidfds: IdlePidfds,
-        clock: Clock,
+        self, store: LocalStore, claimant: Claimant, pipe: WaitPipe, *, pidfds: IdlePidfds
     ) -> None:
         self._store = store
         self._queues = store.queues
         self._claimant = claimant
         self._request = claimant.request
         self._pipe = pipe
-        self._clock = clock
-        self._asked_at = clock.elapsed()
+        self._clock = store.clock
+        self._asked_at = self._clock.elapsed()
         self._watch = ProcessWatch(pidfds)
         self._own: Ticket | None = None
         self._watched: list[Process] = []  # their end may give it its turn
@@ -174,14 +163,7 @@ class LocalWaiter:
         pool = self._store.pool(request.type) if again else self._store.possible(request)
         self._own = Ticket(pool["last_ticket"] + 1, self._claimant)
         is_ranked = bool(pool["is_ranked"]) or request.priority != 0
-        put_ticket(
-            self._queues,
-            self._claimant,
-            self._own.number,
-            self._pipe.name,
-            clock=self._clock,
-            is_ranked=is_ranked,
-        )
+        self._queues.put(self._claimant, self._own.number, self._pipe.name, is_ranked=is_ranked)
         self._pool, self._pool_of = pool, self._store.state.transactions
 
     def claim(self) -> Outlook:
@@ -204,13 +186,13 @@ class LocalWaiter:
             turn_at = self._place.keep(mine, others, is_new=is_new, is_head=outlook.is_head)
             outlook = outlook._replace(look_again_at=earliest(outlook.look_again_at, turn_at))
         if outlook.is_head:
-            self._watched += self._early_ends.guards(self._request.type)
+            self._watched += self._store.early_ends.guards(self._request.type)
         return outlook
 
     def standing(self) -> Standing:
         from leasectl.engines.local.standing import standing_of
 
-        return standing_of(self._store, self._request, self._ticket().number, clock=self._clock)
+        return standing_of(self._store, self._request, self._ticket().number)
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
         # Without this process: with thousands of waiters, that would be a pidfd for each.
@@ -236,12 +218,6 @@ class LocalWaiter:
         self._watch.close()
         self._pipe.close()
 
-    @property
-    def _early_ends(self) -> LocalEarlyEnds:
-        from leasectl.engines.local.absent import LocalEarlyEnds  # rarely needed
-
-        return LocalEarlyEnds(self._store)
-
     def _ticket(self) -> Ticket:
         assert self._own is not None, "enqueue() comes first"
         return self._own
@@ -254,15 +230,14 @@ class LocalWaiter:
         """
         is_known = self._pool_of == self._store.state.transactions
         pool = self._pool if is_known else self._store.pool(self._request.type)
-        if pool["is_special"]:
-            from leasectl.engines.local.at_once import is_had_at_once
-
-            if not is_had_at_once(self._store.state, self._request, pool, self._clock.elapsed()):
-                self._store.expire(self._request.type)
-                pool = self._store.pool(self._request.type)
+        if pool["is_special"] and not self._store.memberships().is_had_at_once(self._request, pool):
+            self._store.expire(self._request.type)
+            pool = self._store.pool(self._request.type)
         unmet = self._store.unmet(self._request, pool)
         if unmet is not None:
-            mine, next_look = self._be_passed(), self._next_look(pool, None)
+            mine = self._up_to(self._ticket())[0]
+            self._queues.suspend(self._request.type, mine)
+            next_look = self._next_look(pool, None)
             return Outlook(impossible=str(unmet), look_again_at=next_look), mine, ()
         mine, blocker, particular = self._ahead()
         if blocker is not None:
@@ -312,12 +287,6 @@ class LocalWaiter:
             return expiry
         return earliest(expiry, self._store.memberships().next_look(self._request.type))
 
-    def _be_passed(self) -> Waiting:
-        """Suspend its ticket, as the request can't be met; return the ticket."""
-        from leasectl.engines.local.unmet import pass_by
-
-        return pass_by(self._queues, self._request.type, self._up_to(self._ticket())[0])
-
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
         """Remove what dead waiters among some have left; return whether there were any."""
         dead = [each for each in tickets if each.is_dead]
@@ -344,15 +313,17 @@ class LocalWaiter:
             expiry = self._store.next_expiry(request.type)
         others = particular if request.name is None else ()
         resources = self._store.free_resources(request, others)
-        if len(resources) < request.count and self._early_ends.free_what_the_dead_had(request.type):
+        if len(resources) < request.count and self._store.early_ends.free_what_the_dead_had(
+            request.type
+        ):
             resources = self._store.free_resources(request, others)
         if len(resources) < request.count:
             again_at = self._next_look(pool, expiry)
             return Outlook(is_head=True, is_behind=bool(others), look_again_at=again_at)
         if pool["pace_seconds"]:
-            from leasectl.engines.local.wants import pay
+            from leasectl.engines.local.wants import LocalSettings
 
-            paid, due = pay(self._store.state, request.type, particular, clock=self._clock)
+            paid, due = LocalSettings(self._store).pay(request.type, particular)
             if not paid:
                 return Outlook(is_head=True, is_behind=bool(particular), next_grant_at=due)
         is_more_free = len(resources) > request.count or bool(request.name or request.where)
@@ -365,62 +336,6 @@ class LocalWaiter:
         )
         self._queues.leave(request.type, mine, is_more_free=is_more_free, behind=self._behind)
         return Outlook(leases)
-
-
-def put_ticket(
-    queues: LocalQueues,
-    claimant: Claimant,
-    number: int,
-    pipe: str,
-    *,
-    clock: Clock,
-    is_ranked: bool = False,
-) -> None:
-    """Put a ticket at the end of a queue, or before those that it is better than.
-
-    Args:
-        queues: Of all pools.
-        claimant: Of the ticket.
-        number: One more than the pool's last.
-        pipe: Of its waiter, in the folder of those.
-        clock: Where times come from.
-        is_ranked: Not all tickets of that queue have the same priority.
-    """
-    request, state, now = claimant.request, queues.state, clock.wall()
-    state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
-    state.db.execute(
-        "INSERT INTO ticket (type, number, owner, holder_identity, count, since, process, pipe)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            request.type,
-            number,
-            claimant.claim_key,
-            claimant.holder_identity,
-            request.count,
-            now,
-            claimant.process.encode() if claimant.process else None,
-            pipe,
-        ),
-    )
-    state.events.add(
-        now,
-        "queued",
-        request.type,
-        () if request.name is None else (request.name,),
-        handle=claimant.claim_key,
-        acquisition=claimant.acquisition,
-        holder=claimant.holder_identity,
-        count=request.count,
-        priority=request.priority,
-        ticket=number,
-        build_url=build_url_in(request.labels),
-    )
-    if is_ranked:
-        queues.order(request.type).add(number, request.priority)
-    if number % _TICKETS_PER_TIDYING == 0:
-        from leasectl.engines.local.absent import tidy_up
-
-        tidy_up(queues)
 
 
 def _ahead_of(

@@ -16,11 +16,11 @@ from leasectl.engines.rules.turns import left_to, next_granted
 from leasectl.state import rows
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
-from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from leasectl.engines.local.store import LocalStore
     from leasectl.model import Request
 
 
@@ -28,13 +28,12 @@ class LocalSettings:
     """The settings of one state directory's pools.
 
     Args:
-        state: Where they are kept.
-        clock: Where times come from.
+        store: The pools.
     """
 
-    def __init__(self, state: State, *, clock: Clock) -> None:
-        self._state = state
-        self._clock = clock
+    def __init__(self, store: LocalStore) -> None:
+        self._state = store.state
+        self._clock = store.clock
 
     def of(self, pool_type: str) -> PoolSettings:
         """Return the settings of a pool."""
@@ -45,13 +44,26 @@ class LocalSettings:
         settings, paid_until = self._row(pool_type)
         return next_grant_at(settings, paid_until, self._clock.elapsed())
 
-    def note_grant(self, pool_type: str) -> None:
-        """Count a grant against the pace, in its own transaction."""
+    def pay(self, pool_type: str, particular: Sequence[Wanting]) -> tuple[bool, float | None]:
+        """Count a grant against the pace if it may be made now; inside its transaction.
+
+        Args:
+            pool_type: The pool, which has a pace.
+            particular: Better tickets that wait for particular resources: if one of them can be
+                met, the next grant is its own.
+
+        Returns:
+            Whether the grant may be made, and when the next may if that is later; None for now.
+        """
+        due = self.next_grant_at(pool_type)
+        if due is not None or (particular and is_any_next(self._state, pool_type, particular)):
+            return False, due
         settings, paid_until = self._row(pool_type)
         self._state.db.execute(
             "UPDATE pool_setting SET paid_until = ? WHERE type = ?",
             (after_grant(settings, paid_until, self._clock.elapsed()), pool_type),
         )
+        return True, None
 
     def change(self, pool_type: str, settings: PoolSettings) -> None:
         """Change the settings of a pool; what it owes the pace, it owes the new one at most."""
@@ -68,29 +80,6 @@ class LocalSettings:
         for pace_seconds, burst, aging_seconds, paid_until in rows:
             return PoolSettings(pace_seconds, burst, aging_seconds), paid_until
         return NO_SETTINGS, 0.0
-
-
-def pay(
-    state: State, pool_type: str, particular: Sequence[Wanting], *, clock: Clock
-) -> tuple[bool, float | None]:
-    """Count a grant against the pace if it may be made now; inside its transaction.
-
-    Args:
-        state: The opened state directory.
-        pool_type: The pool, which has a pace.
-        particular: Better tickets that wait for particular resources: if one of them can be met,
-            the next grant is its own.
-        clock: Where times come from.
-
-    Returns:
-        Whether the grant may be made, and when the next may if that is later; None for now.
-    """
-    settings = LocalSettings(state, clock=clock)
-    due = settings.next_grant_at(pool_type)
-    if due is not None or (particular and is_any_next(state, pool_type, particular)):
-        return False, due
-    settings.note_grant(pool_type)
-    return True, None
 
 
 _parse_where = lru_cache(maxsize=64)(rows.parse_where)  # the same tickets are read repeatedly

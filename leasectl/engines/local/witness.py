@@ -15,7 +15,6 @@ from typing import NamedTuple
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
 from leasectl.engines.local.absent import (
     REMOVED_AT_ONCE,
-    LocalEarlyEnds,
     dead_ones,
     dead_passed,
     remove_dead,
@@ -89,9 +88,9 @@ class LocalWitness:
     ) -> None:
         self._state = state
         self._store = LocalStore(state, lost=lost, clock=clock)
-        self._early_ends = LocalEarlyEnds(self._store)
+        self._early_ends = self._store.early_ends
         self._memberships = self._store.memberships()
-        self._settings = LocalSettings(state, clock=clock)
+        self._settings = LocalSettings(self._store)
         self._clock = clock
         self._has_ended = has_ended
         self._seen: dict[_Key, _Seen] = {}
@@ -122,7 +121,9 @@ class LocalWitness:
                 self._seen = {}
             self._remove_passed()
             self._remove_dead()
-            is_over = self._any_expired() or self.has_any_guard_ended() or self._any_left()
+            end = self._next_end()
+            is_over = end is not None and end <= self._clock.elapsed()
+            is_over = is_over or self.has_any_guard_ended()
             if not any(map(self._needs_change, self._able())) and not is_over:
                 return []
             with self._state.transaction():
@@ -130,10 +131,9 @@ class LocalWitness:
 
     def due(self) -> float | None:
         """Return when to look next without a call, on the elapsed clock; None for never."""
-        expiries = (*map(self._store.next_expiry, self._contended()), self._next_coming())
         more = self._clock.elapsed() + _BETWEEN_PARTS_SECONDS if self._has_more else None
         dead = self._looks_for_dead_at if self._contended() else None
-        return earliest(self._first_due(), *expiries, self._memberships.next_end(), more, dead)
+        return earliest(self._first_due(), self._next_end(), more, dead)
 
     def _remove_passed(self) -> None:
         """Remove some of the dead waiters that all others pass."""
@@ -216,19 +216,13 @@ class LocalWitness:
         since = earliest(*(seen.since for seen in self._seen.values()))
         return None if since is None else since + SUSPENDED_AFTER_SECONDS
 
-    def _any_expired(self) -> bool:
-        first = earliest(*map(self._store.next_expiry, self._contended()))
-        return first is not None and first <= self._clock.elapsed()
-
-    def _any_left(self) -> bool:
-        first = earliest(self._memberships.next_end(), self._next_coming())
-        return first is not None and first <= self._clock.elapsed()
-
-    def _next_coming(self) -> float | None:
-        """Return when a name comes to a pool with waiters, as its lease expires elsewhere."""
-        if not self._store.is_any_special():
-            return None
-        return earliest(*map(self._memberships.next_look, self._contended()))
+    def _next_end(self) -> float | None:
+        """Return when the next claim or membership ends by itself, as far as waiters need it."""
+        contended = self._contended()
+        ends = [self._memberships.next_end(), *map(self._store.next_expiry, contended)]
+        if self._store.is_any_special():  # a name comes to a pool as its lease expires elsewhere
+            ends += map(self._memberships.next_look, contended)
+        return earliest(*ends)
 
     def _contended(self) -> list[str]:
         rows = self._state.query("SELECT type FROM ticket GROUP BY type HAVING count(*) > 1")

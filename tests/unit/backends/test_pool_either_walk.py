@@ -21,7 +21,6 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.engine import LocalEngine, LocalSides
-from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.errors import Interrupted, InvalidRequest, NoLease
 from leasectl.model import Claimant, Request
@@ -55,7 +54,7 @@ class Walk:
     def __init__(self, state: State, time: ManualClock, rng: random.Random) -> None:
         self.state, self.time, self.rng = state, time, rng
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
-        self.pools = LocalPools(state, lost=lambda *_: None, clock=time.clock)
+        self.pools = LocalSides(state, lost=lambda *_: None, clock=time.clock).pools
         self.queues = LocalQueues(state, lost=lambda *_: None, clock=time.clock)
         self.backend = PoolBackend(
             "local:",

@@ -16,7 +16,6 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.engines.local.waiter import put_ticket
 from leasectl.leases.acquire import acquire
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
@@ -115,7 +114,7 @@ def queue(service: Service, pool_type: str, number: int) -> list[Handle]:
             )
             service.handles.create(handle, remote=False)
             claimant = Claimant(handle.id, "test@host", handle.request, handle.waiter)
-            put_ticket(queues, claimant, position + 1, "nobody-listens", clock=Clock())
+            queues.put(claimant, position + 1, "nobody-listens")
             handles.append(handle)
     return handles
 

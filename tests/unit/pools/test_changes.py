@@ -193,7 +193,7 @@ class OthersToo(LocalPools):
     """
 
     def __init__(self, store: MadeUpStore, *changes: SettingsChange) -> None:
-        super().__init__(store.state, lost=store.lost, clock=store.clock)
+        super().__init__(LocalStore(store.state, lost=store.lost, clock=store.clock), "")
         self._changes = list(changes)
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
@@ -318,8 +318,7 @@ class _LookedAt(LocalMembers):
     """Notes of which names is written at once."""
 
     def __init__(self, store: MadeUpStore) -> None:
-        local = LocalStore(store.state, lost=store.lost, clock=store.clock)
-        super().__init__(store.state, local, clock=store.clock, caller="")
+        super().__init__(LocalStore(store.state, lost=store.lost, clock=store.clock), "")
         self.updates: list[list[str]] = []
 
     def update(

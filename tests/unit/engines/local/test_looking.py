@@ -57,7 +57,7 @@ def test_how_things_stand_for_a_waiter_is_told_without_it_and_of_what_has_not_ex
     second = desk.acquire()
     desk.time.advance(8)
     with locked_by_another(desk.directory):
-        found = standing_of(store, Request("T"), 1, clock=desk.time.clock)
+        found = standing_of(store, Request("T"), 1)
     assert found[1:5] == (0, 1, 3, second.holder_identity), found
 
 

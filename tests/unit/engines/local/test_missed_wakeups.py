@@ -17,8 +17,7 @@ import pytest
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.absent import suspend
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.errors import InvalidRequest
@@ -42,7 +41,7 @@ class Walk:
     def __init__(self, state: State, time: ManualClock, rng: random.Random) -> None:
         self.state, self.time, self.rng = state, time, rng
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
-        self.pools = LocalPools(state, lost=lambda *_: None, clock=time.clock)
+        self.pools = LocalSides(state, lost=lambda *_: None, clock=time.clock).pools
         self.queues = LocalQueues(state, lost=lambda *_: None, clock=time.clock)
         self.names = [f"T--{number}" for number in range(rng.randint(1, 4))]
         self.is_paced, self.ages = rng.random() < 0.6, rng.random() < 0.5

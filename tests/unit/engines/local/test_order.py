@@ -12,9 +12,8 @@ import pytest
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings, QueueEntry
 from leasectl.engines.local.absent import suspend
-from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.order import LocalOrder
-from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.rules.turns import effective_priority
@@ -35,7 +34,7 @@ class Desk:
         self.state = state
         self.time = time
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
-        self.pools = LocalPools(state, lost=lambda *_: None, clock=time.clock)
+        self.pools = LocalSides(state, lost=lambda *_: None, clock=time.clock).pools
         self.queues = LocalQueues(state, lost=lambda *_: None, clock=time.clock)
         self.put = 0
         self.pools.create_pool("T", ["a", "b"])

@@ -10,8 +10,7 @@ import pytest
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, Outlook
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.model import Request
@@ -31,7 +30,7 @@ class Desk:
         self.clock = Clock(elapsed=lambda: self.elapsed, wall=lambda: self.wall)
         self.state = state
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=self.clock)
-        self.pools = LocalPools(state, lost=lambda *_: None, clock=self.clock)
+        self.pools = LocalSides(state, lost=lambda *_: None, clock=self.clock).pools
         self.witness = LocalWitness(state, lost=lambda *_: None, clock=self.clock)
         self.waiters: list[LocalWaiter] = []
         names = [f"T--{number}" for number in range(9)]

@@ -14,7 +14,6 @@ import pytest
 from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.standing import standing_of
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.local.unmet import why_unmet
 from leasectl.engines.local.waiter import _ahead_of
 from leasectl.engines.local.wants import is_any_next
 from leasectl.engines.local.witness import LocalWitness
@@ -217,11 +216,11 @@ def compare(pool: RandomPool, store: LocalStore, clock: Clock) -> Iterator[str]:
     assert list(waiting) == [each.number for each in pool.tickets]
     for ticket in pool.tickets:
         own, request = waiting[ticket.number], ticket.request
-        why = why_unmet(store.state, request, len(pool.resources))
+        why = store.memberships().why_unmet(request, len(pool.resources))
         assert why == unmet(request, pool.members)
         better = pool.better(ticket)
         wants = [each.want for each in better]
-        standing = standing_of(store, request, ticket.number, clock=clock)
+        standing = standing_of(store, request, ticket.number)
         assert standing.position == position(ticket.want, wants, pool.could_use)
         if why is not None:
             yield "unmet"

@@ -1,4 +1,4 @@
-"""leasectl.engines.local.unmet: what a pool can't meet."""
+"""leasectl.engines.local.memberships: requests that a pool can't meet now."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.engines.local import queues as queues_module
 from leasectl.engines.local import waiter as waiter_module
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.waiter import WaitPipes
@@ -45,7 +46,7 @@ def test_of_many_that_are_closed_so_many_are_kept(
 def test_now_and_then_who_queues_removes_what_the_dead_left(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiter_module, "_TICKETS_PER_TIDYING", 4)
+    monkeypatch.setattr(queues_module, "_TICKETS_PER_TIDYING", 4)
     desk.pool(1)
     left = []
     for number in range(1, 9):

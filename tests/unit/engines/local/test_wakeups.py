@@ -12,8 +12,7 @@ import pytest
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.absent import suspend
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.model import Request
@@ -33,7 +32,7 @@ class Queue:
     def __init__(self, state: State, time: ManualClock, aging: float) -> None:
         self._state, self._time = state, time
         self._engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
-        pools = LocalPools(state, lost=lambda *_: None, clock=time.clock)
+        pools = LocalSides(state, lost=lambda *_: None, clock=time.clock).pools
         pools.create_pool("T", ["T--0"], settings=PoolSettings(aging_seconds=aging))
         self._waiters: list[LocalWaiter] = []
         self.come()
