@@ -51,7 +51,7 @@ class PoolChange(NamedTuple):
         removed: Free resources that leave it, those given up to others included.
         staying: Held resources that leave it with their release.
         awaited: Resources that are held in another pool, and come with their release.
-        returning: Resources that were to leave with their release, and now stay.
+        returning: Resources that were to leave or move with their release, and now stay.
         joined: Resources that have joined this pool or another for a time, and are left alone.
         joined_elsewhere: The other pools of those of them that aren't here.
         settings: Its new settings; None if they stay.
@@ -257,7 +257,7 @@ class _Plan:
         listed = [name for name in wanted.names if name not in missing]
         return PoolChange(
             type=wanted.type,
-            returning=tuple(name for name in listed if self._member(name).leaves),
+            returning=tuple(name for name in listed if _is_to_go(self._member(name))),
             new=wanted.type not in self._pools,
             added=tuple(name for name in missing if name not in self._pool_of),
             moved=tuple(name for name in elsewhere if name not in self._held),
@@ -378,7 +378,7 @@ def carry_out(
         members.change_belonging(partial(_with_default, change=change))
     for change in changes:
         _changed(members, change.awaited, partial(_move_when_free, to=change.type))
-        _changed(members, change.returning, partial(_added, change=change))
+        _changed(members, change.returning, partial(_kept, change=change))
     elsewhere = moved.union(*(change.awaited for change in changes))
     done = tuple(_done(_remove(change, elsewhere, members), stayed) for change in changes)
     for change in changes:
@@ -401,6 +401,14 @@ def _with_default(pools: Pools, *, change: PoolChange) -> Pools:
 
 def _added(member: Member, pools: Pools, *, change: PoolChange) -> Member:
     return _as_it_is_to_be(membership.add(member, change.type, pools), change)
+
+
+def _is_to_go(member: Member) -> bool:
+    return member.leaves or member.moves_to is not None
+
+
+def _kept(member: Member, pools: Pools, *, change: PoolChange) -> Member:
+    return _added(member, pools, change=change)._replace(moves_to=None)
 
 
 def _as_it_is_to_be(member: Member, change: PoolChange) -> Member:

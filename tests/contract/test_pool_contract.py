@@ -1407,7 +1407,7 @@ class TestDefinitions:
         holder.free()
         assert [resource.name for resource in the_pool(world).resources] == ["T--00"]
 
-    def test_a_held_resource_that_another_pool_lists_moves_with_its_release(
+    def test_a_held_resource_that_another_pool_lists_moves_with_its_release_unless_it_is_listed_again(
         self, world: World
     ) -> None:
         make_pool(world, 2)
@@ -1418,6 +1418,10 @@ class TestDefinitions:
         for _ in range(2):
             changes = self.apply(world, *wanted)
             assert [each.awaited for each in changes] == [(), ("T--01",)]
+        listed_again = NamedPool("T", ("T--00", "T--01"))
+        assert self.apply(world, listed_again) == (PoolChange("T", returning=("T--01",)),)
+        assert self.apply(world, listed_again) == (PoolChange("T"),)
+        self.apply(world, *wanted)
         holder.free()
         assert {pool.type: [r.name for r in pool.resources] for pool in world.pools.pools()} == {
             "T": ["T--00"],
