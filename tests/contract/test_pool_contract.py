@@ -1407,7 +1407,7 @@ class TestDefinitions:
         holder.free()
         assert [resource.name for resource in the_pool(world).resources] == ["T--00"]
 
-    def test_a_held_resource_that_another_pool_lists_moves_with_its_release_unless_it_is_listed_again(
+    def test_held_resource_listed_in_another_pool_moves_unless_listed_again(
         self, world: World
     ) -> None:
         make_pool(world, 2)
