@@ -23,7 +23,7 @@ from leasectl.state.pipes import ids_of_the_dead
 from leasectl.state.reads import snapshot
 from leasectl.system.process import own_pid_namespace
 from leasectl.text.durations import format_duration
-from leasectl.text.wording import counted, listed, listed_as
+from leasectl.text.wording import counted, listed
 
 LONG_SECONDS = 24 * 3600.0
 
@@ -106,7 +106,7 @@ def _held_texts(service: Service, handle_ids: Sequence[str]) -> str:
             held += f", held for {format_duration(max(0.0, now - since))}"
         return f"{handle_id} ({held})"
 
-    return listed_as(handle_ids, text)
+    return listed(handle_ids, text)
 
 
 def _if_unused(handle_ids: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def _if_unused(handle_ids: Sequence[str]) -> str:
 
 
 def _release_commands(handle_ids: Sequence[str]) -> str:
-    return listed_as(handle_ids, lambda each: f"leasectl release --handle {each}")
+    return listed(handle_ids, lambda each: f"leasectl release --handle {each}")
 
 
 def misplaced_here(service: Service) -> Finding:

@@ -138,13 +138,13 @@ def followed_by(said: object, more: str) -> str:
     return f"{text} {more[:1].upper()}{more[1:]}" if text.endswith("?") else f"{text}; {more}"
 
 
-def listed(texts: Sequence[str]) -> str:
-    """Write some of many things, and how many are left out."""
-    return listed_as(texts, str)
+def listed(things: Sequence[T], write: Callable[[T], str] = str) -> str:
+    """Write some of many things, and how many are left out.
 
-
-def listed_as(things: Sequence[T], write: Callable[[T], str]) -> str:
-    """The same of what isn't text yet: only of what is shown it is made."""
+    Args:
+        things: Texts, or things of which a text is made for those that are shown.
+        write: Makes the text of a thing.
+    """
     rest = len(things) - _MOST_LISTED
     return ", ".join(map(write, things[:_MOST_LISTED])) + (f" and {rest} more" if rest > 0 else "")
 

@@ -31,7 +31,7 @@ from leasectl.reclaim.removal import Removed, remove_when_ready
 from leasectl.reclaim.taking_back import Listener, open_ground
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import next_names
-from leasectl.text.wording import counted, listed, listed_as
+from leasectl.text.wording import counted, listed
 
 _CREATE_EXAMPLE = """\b
 Examples:
@@ -338,7 +338,7 @@ def remove(
     if left:
         raise TooFewFreed(
             f'still in pool "{pool_type}": '
-            f"{listed_as(left, lambda each: f'{each.name} ({each.reason})')}; "
+            f"{listed(left, lambda each: f'{each.name} ({each.reason})')}; "
             f"see the holders with: leasectl status -t {pool_type}, or remove them with --force"
         )
 

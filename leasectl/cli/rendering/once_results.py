@@ -14,7 +14,7 @@ from leasectl.once.work import Work, is_work_id
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import as_given
-from leasectl.text.wording import listed_as
+from leasectl.text.wording import listed
 
 _COLUMNS = (
     Column("ID"),
@@ -120,7 +120,7 @@ def not_kept(results: Results, work: Work) -> NotFound:
     which = work.title if work.inputs else f"{work.title} without inputs"
     hint = "list all with: leasectl once --list"
     if others:
-        known = listed_as(others, lambda each: f"{each.id} ({each.inputs or 'none'})")
+        known = listed(others, lambda each: f"{each.id} ({each.inputs or 'none'})")
         hint = f"give the id of one with other inputs: {known}"
     return NotFound(f"no kept result of work {which}; {hint}")
 
