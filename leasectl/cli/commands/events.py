@@ -18,7 +18,7 @@ from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import FILTERS, OUTPUT, flag, option
-from leasectl.cli.rendering.output import note, show
+from leasectl.cli.rendering.output import note, output_interrupts, show
 from leasectl.cli.rendering.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
 from leasectl.cli.rendering.table import output_width, shows_colour
 from leasectl.engines.pool_admin import EventLog
@@ -27,7 +27,7 @@ from leasectl.leases.service import Service
 from leasectl.pools.history import encode_event, follow, in_pieces, put_right
 from leasectl.state.event import Event, EventFilter, Missed, number_of
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import READABLE, Interrupt, sleep
+from leasectl.system.poll import sleep
 from leasectl.system.signals import SignalTrap
 from leasectl.text.naming import check_key, check_name, escape_name, is_resource_name
 from leasectl.text.wording import counted, followed_by
@@ -217,11 +217,7 @@ def _show_and_follow(
 ) -> None:
     log = service.events
     with SignalTrap() as trap:
-        ends = (
-            Interrupt(trap.fd, READABLE, trap.check),
-            # No event is asked for: a pipe without a reader reports an error all the same.
-            Interrupt(1, 0, _end_as_by_writing),
-        )
+        ends = output_interrupts(trap, _end_as_by_writing)
         since = time.time()
         after = log.last_number()
 

@@ -211,10 +211,12 @@ def command(
 
         if show is not None:
             work = _work(show, texts, files)
-            return once_results.print_one(work, backend, as_json=as_json, quiet=waits.quiet)
-        if forget is not None:
-            return once_results.forget(_work(forget, texts, files), backend, quiet=waits.quiet)
-        return once_results.print_all(backend, as_json=as_json)
+            once_results.print_one(work, backend, as_json=as_json, quiet=waits.quiet)
+        elif forget is not None:
+            once_results.forget(_work(forget, texts, files), backend, quiet=waits.quiet)
+        else:
+            once_results.print_all(backend, as_json=as_json)
+        return 0
     if as_json:
         raise InvalidRequest("--json goes with --list and --show")
     if not argv:

@@ -28,7 +28,7 @@ _COLUMNS = (
 )
 
 
-def print_all(backend: str | None, *, as_json: bool) -> int:
+def print_all(backend: str | None, *, as_json: bool) -> None:
     """Print which results are kept, and what is known of each."""
     results = Results(open_service(backend, to_show=True).values)
     found = results.all_kept()
@@ -41,10 +41,9 @@ def print_all(backend: str | None, *, as_json: bool) -> int:
         show(table(_COLUMNS, rows, output_width()).text)
     else:
         note("no results are kept")
-    return 0
 
 
-def print_one(work: Work, backend: str | None, *, as_json: bool, quiet: bool) -> int:
+def print_one(work: Work, backend: str | None, *, as_json: bool, quiet: bool) -> None:
     """Print a kept result, or the facts about it as JSON.
 
     Args:
@@ -63,14 +62,13 @@ def print_one(work: Work, backend: str | None, *, as_json: bool, quiet: bool) ->
         raise not_kept(results, work)
     if as_json:
         show_json(_facts(kept))
-        return 0
+        return
     if not quiet:
         note(whose(kept))
     emit_bytes(content)
-    return 0
 
 
-def forget(work: Work, backend: str | None, *, quiet: bool) -> int:
+def forget(work: Work, backend: str | None, *, quiet: bool) -> None:
     """Forget a kept result.
 
     Args:
@@ -90,7 +88,6 @@ def forget(work: Work, backend: str | None, *, quiet: bool) -> int:
         raise not_kept(results, work)
     if not quiet:
         note(f"forgot the result of work {named.title}")
-    return 0
 
 
 def find_named(results: Results, work: Work) -> Kept | None:

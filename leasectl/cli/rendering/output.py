@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Literal
 
 from leasectl.errors import Interrupted, LeaseError
-from leasectl.system.poll import is_writable
+from leasectl.system.poll import READABLE, Interrupt, is_writable
 from leasectl.system.signals import SignalTrap, current
 from leasectl.text.durations import format_duration
 
@@ -131,6 +131,17 @@ def when_due(seconds: float) -> str:
     """When that will be, for people: ``in 20m, at 14:32:05 UTC``."""
     at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + seconds))
     return f"in {format_duration(seconds)}, at {at}"
+
+
+def output_interrupts(trap: SignalTrap, end: Callable[[], None]) -> list[Interrupt]:
+    """What ends a command that waits to print more.
+
+    Args:
+        trap: Of signals.
+        end: Called when stdout has no reader any more; raises.
+    """
+    # No event is asked for: a pipe without a reader reports an error all the same.
+    return [Interrupt(trap.fd, READABLE, trap.check), Interrupt(1, 0, end)]
 
 
 def note(text: str) -> None:

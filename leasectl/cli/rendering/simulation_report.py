@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -21,6 +20,7 @@ from leasectl.cli.rendering.table import (
     table,
     yellow_if_any,
 )
+from leasectl.cli.rendering.waiting import draw
 from leasectl.errors import Interrupted
 from leasectl.pools.simulation.policies import Policy
 from leasectl.pools.simulation.running import (
@@ -83,8 +83,7 @@ class SimulateProgress:
 
     def _write(self, text: str) -> None:
         self._is_shown = bool(text)
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+        draw(text)
 
 
 # The first row of a replay, for which nothing was tried.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from textwrap import fill
 
-from leasectl.cli.rendering.output import ReaderGone, emit, emit_json, note
+from leasectl.cli.rendering.output import ReaderGone, emit, emit_json, note, output_interrupts
 from leasectl.cli.rendering.status_text import nothing_to_show, status_text
 from leasectl.cli.rendering.table import obeys_escapes, output_width
 from leasectl.cli.rendering.waiting import pause
@@ -20,7 +20,7 @@ from leasectl.pools.counted import Counts
 from leasectl.pools.overview import Overview, Rows
 from leasectl.pools.status import HandlesHere, Status, encode_status, read_status
 from leasectl.system.clock import boottime_seconds, rfc3339
-from leasectl.system.poll import READABLE, Interrupt
+from leasectl.system.poll import Interrupt
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import cells, shorten
 
@@ -54,11 +54,7 @@ def watch_status(
 
     is_live = obeys_escapes(1) and not as_json
     with SignalTrap() as trap, contextlib.suppress(ReaderGone):
-        ends = (
-            Interrupt(trap.fd, READABLE, trap.check),
-            # No event is asked for: a pipe without a reader reports an error all the same.
-            Interrupt(1, 0, _raise_reader_gone),
-        )
+        ends = output_interrupts(trap, _raise_reader_gone)
         found: Status | BackendUnreachable | None = None
         while True:
             before = found

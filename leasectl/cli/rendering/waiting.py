@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import either
-from leasectl.cli.rendering.output import note, when_due
+from leasectl.cli.rendering.output import note, output_interrupts, when_due
 from leasectl.errors import Cancelled, LeaseError, NoLease
 from leasectl.leases.request import draw_between
 from leasectl.model import Handle, Process, Request
@@ -269,11 +269,11 @@ def _stops_writers() -> bool:
 
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
     """What ends a wait: a signal, the end of the guard, and a closed stdout."""
-    found = [Interrupt(trap.fd, READABLE, trap.check), *guard_interrupts(guard)]
+    found = guard_interrupts(guard)
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise LeaseError("can't write to stdout: it is closed")
-    # No event is asked for: a pipe without a reader reports an error all the same.
-    return [*found, Interrupt(1, 0, _raise_nobody_reads)]
+    signalled, unread = output_interrupts(trap, _raise_nobody_reads)
+    return [signalled, *found, unread]
 
 
 def guard_interrupts(guard: Process | None) -> list[Interrupt]:
