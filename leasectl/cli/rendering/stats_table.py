@@ -189,8 +189,8 @@ def statistics_tables(found: Mapping[str, Statistics], look: Look) -> str:
     durations = table(
         (
             _POOL,
-            *(number(title) for title in ("WAIT P50", "P95", "MAX")),
-            *(number(title) for title in ("HOLD P50", "P95", "MAX")),
+            *map(number, ("WAIT P50", "P95", "MAX")),
+            *map(number, ("HOLD P50", "P95", "MAX")),
             number("ADVISED PACE", goes=1),
         ),
         [
