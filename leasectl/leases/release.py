@@ -303,9 +303,6 @@ class _RemoteRelease:
         Args:
             tried_before: Names whose release was tried before, with an unknown outcome.
         """
-        from leasectl.engines.rules.events import WAITER_DIED
-        from leasectl.state.uses import Uses
-
         with self._state.transaction():
             current = self._service.current(self._target)
             if current is None:
@@ -318,9 +315,15 @@ class _RemoteRelease:
                 self._events.lost(current, gone, reason=IS_GONE)
                 is_given_up = current.state == "acquiring" and len(over) == len(current.names)
                 if is_given_up and current.waiter != this_process():
+                    from leasectl.engines.rules.events import WAITER_DIED
+
                     self._events.gave_up(current, WAITER_DIED)
-                # Names that were ready to be taken back aren't lost.
-                lost = bool(gone) and not Uses(self._state).ready(current).issuperset(gone)
+                lost = False
+                if gone:
+                    from leasectl.state.uses import Uses
+
+                    # Names that were ready to be taken back aren't lost.
+                    lost = not Uses(self._state).ready(current).issuperset(gone)
                 self._handles.drop(current, over, now=self._service.clock.elapsed(), lost=lost)
 
     def _is_over(self, name: str) -> bool:
