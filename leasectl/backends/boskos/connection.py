@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -203,34 +204,30 @@ class BoskosConnection:
         address: Of Boskos.
         settings: How to talk to it.
         clock: Where times come from.
-        interrupts: What ends a request or a pause with an error.
     """
 
-    def __init__(
-        self,
-        address: BoskosAddress,
-        settings: Settings,
-        *,
-        clock: Clock,
-        interrupts: Sequence[Interrupt] = (),
-    ) -> None:
+    def __init__(self, address: BoskosAddress, settings: Settings, *, clock: Clock) -> None:
         self.address = address
         self._settings = settings
         self._clock = clock
-        self._interrupts = interrupts
-        self._client = Client(
-            clock=clock,
-            trust=trust_for(address.server, settings),
-            keeps_connections=False,
-            heeds_environment=settings.trust_env,
-            connect_seconds=_CONNECT_SECONDS,
-            longest_bytes=_LONGEST_ANSWER_BYTES,
-        )
+        self._trust = trust_for(address.server, settings)
+        self._interrupts: Sequence[Interrupt] = ()
+        self._client = self._new_client()
 
     def interrupted_by(self, interrupts: Sequence[Interrupt]) -> BoskosConnection:
-        """Return another connection to the same Boskos, whose waits these end."""
-        return BoskosConnection(
-            self.address, self._settings, clock=self._clock, interrupts=interrupts
+        """Return another connection to the same Boskos, whose requests and pauses these end."""
+        other = copy.copy(self)
+        other._interrupts, other._client = interrupts, self._new_client()
+        return other
+
+    def _new_client(self) -> Client:
+        return Client(
+            clock=self._clock,
+            trust=self._trust,
+            keeps_connections=False,
+            heeds_environment=self._settings.trust_env,
+            connect_seconds=_CONNECT_SECONDS,
+            longest_bytes=_LONGEST_ANSWER_BYTES,
         )
 
     @property
