@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.backends.servers import ClosingClaimWatch, ClosingRenewals
 from leasectl.engines.etcd.address import parse_etcd_url
-from leasectl.engines.etcd.gateway import ATTEMPT_SECONDS
-from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.opening import open_etcd, open_gateway, probe
+from leasectl.engines.etcd.gateway import ATTEMPT_SECONDS, Gateway
+from leasectl.engines.etcd.opening import open_etcd, probe
 from leasectl.errors import InvalidRequest
 from leasectl.state.event import Kept
 from leasectl.system import signals
@@ -61,17 +61,14 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def open(cls, context: Context, state: State, lost: LostListener) -> EtcdBackend:
         seconds = context.release_seconds
-        gateway = open_gateway(
-            context.url,
-            context.settings,
-            clock=context.clock,
+        gateway = _open_gateway(
+            context,
             deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
             rest_seconds=context.rest_seconds,
             pause=signals.pause,
         )
         which = hashlib.sha256(context.url.encode()).hexdigest()[:16]
         opened = open_etcd(
-            parse_etcd_url(context.url).prefix,
             gateway,
             state_id=state.state_id(),
             observed_path=state.path(f"observed-{which}"),
@@ -94,18 +91,13 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         """Implements `Backend`. A try at one member takes at most a sixth of the ttl."""
-        gateway = open_gateway(
-            context.url,
-            context.settings,
-            clock=context.clock,
+        gateway = _open_gateway(
+            context,
             deadline_seconds=terms.ttl_seconds / 3,
             attempt_seconds=min(ATTEMPT_SECONDS, terms.ttl_seconds / 6),
         )
-        prefix = parse_etcd_url(context.url).prefix
-        opened = open_etcd(prefix, gateway, state_id=terms.state_id, clock=context.clock)
+        opened = open_etcd(gateway, state_id=terms.state_id, clock=context.clock)
         opened.engine.renewals.noted = terms.noted
-        from leasectl.backends.servers import ClosingRenewals
-
         return ClosingRenewals(lambda key, names: opened.engine.renew(key), gateway.close)
 
     @classmethod
@@ -114,28 +106,21 @@ class EtcdBackend(PoolBackend):
     ) -> ClaimWatch:
         from leasectl.engines.cluster.notes import ClusterClaimWatch
 
-        gateway = open_gateway(context.url, context.settings, clock=context.clock)
-        prefix = parse_etcd_url(context.url).prefix
-        opened = open_etcd(prefix, gateway, state_id=state_id, clock=context.clock)
+        gateway = _open_gateway(context)
+        opened = open_etcd(gateway, state_id=state_id, clock=context.clock)
         watch = ClusterClaimWatch(opened.context.objects, f"{state_id}/{claim_key}")
-        from leasectl.backends.servers import ClosingClaimWatch
-
         return ClosingClaimWatch(watch, gateway.close)
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:
-        address = parse_etcd_url(context.url)
         # One out of so many answers, as long as most of them do.
-        tries = len(address.endpoints) // 2 + 1
-        gateway = open_gateway(
-            context.url,
-            context.settings,
-            clock=context.clock,
+        tries = len(parse_etcd_url(context.url).endpoints) // 2 + 1
+        gateway = _open_gateway(
+            context,
             deadline_seconds=_PROBE_SECONDS,
             attempt_seconds=_PROBE_SECONDS / tries,
         )
-        keys = Keys(address.prefix)
-        return lambda: probe(gateway, keys)
+        return lambda: probe(gateway)
 
     @classmethod
     def pool_types(cls, context: Context, *, seconds: float) -> list[str]:
@@ -149,15 +134,18 @@ class EtcdBackend(PoolBackend):
 
     @classmethod
     def open_to_look(cls, context: Context, *, seconds: float) -> Opened:
-        gateway = open_gateway(
-            context.url,
-            context.settings,
-            clock=context.clock,
+        gateway = _open_gateway(
+            context,
             deadline_seconds=seconds,
             attempt_seconds=seconds * _ONE_MEMBERS_SHARE,
         )
-        prefix = parse_etcd_url(context.url).prefix
-        return open_etcd(prefix, gateway, state_id="", clock=context.clock, only_looks=True)
+        return open_etcd(gateway, state_id="", clock=context.clock, only_looks=True)
+
+
+def _open_gateway(context: Context, **times: Any) -> Gateway:
+    """Open the gateway of a backend's URL; the times are those of `Gateway`."""
+    address = parse_etcd_url(context.url)
+    return Gateway(address, context.settings, clock=context.clock, **times)
 
 
 def _kept(state: State) -> Kept | None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.backends.servers import ClosingClaimWatch, ClosingRenewals
 from leasectl.engines.kubernetes.api.address import leases, parse_kubernetes_url
 from leasectl.engines.kubernetes.api.asking import LONGEST_BUSY_SECONDS
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice, parse_choice
-from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.opening import open_kubernetes
@@ -86,7 +87,7 @@ class KubernetesBackend(PoolBackend):
         if choice.warning:
             context.warn(choice.warning)
         seconds = context.release_seconds
-        api = open_api(
+        api = Api(
             choice,
             clock=context.clock,
             deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
@@ -129,7 +130,7 @@ class KubernetesBackend(PoolBackend):
     def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         """Implements `Backend`. A try takes at most a sixth of the ttl."""
         choice = _choice(context.settings)
-        api = open_api(
+        api = Api(
             choice,
             clock=context.clock,
             deadline_seconds=terms.ttl_seconds / 3,
@@ -146,8 +147,6 @@ class KubernetesBackend(PoolBackend):
         opened.engine.renewals.noted = terms.noted
         opened.engine.renewals.put_off = terms.put_off
         opened.engine.renewals.seconds = terms.ttl_seconds / 3
-        from leasectl.backends.servers import ClosingRenewals
-
         return ClosingRenewals(lambda key, names: opened.engine.renew(key), api.close)
 
     @classmethod
@@ -157,17 +156,15 @@ class KubernetesBackend(PoolBackend):
         from leasectl.engines.cluster.notes import ClusterClaimWatch
 
         choice = _choice(context.settings)
-        api = open_api(choice, clock=context.clock, deadline_seconds=_REQUEST_SECONDS)
+        api = Api(choice, clock=context.clock, deadline_seconds=_REQUEST_SECONDS)
         objects = KubernetesObjects(api, leases(choice.namespace))
         watch = ClusterClaimWatch(objects, f"{state_id}/{claim_key}")
-        from leasectl.backends.servers import ClosingClaimWatch
-
         return ClosingClaimWatch(watch, api.close)
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:
         choice = _choice(context.settings)
-        api = open_api(choice, clock=context.clock, deadline_seconds=_PROBE_SECONDS)
+        api = Api(choice, clock=context.clock, deadline_seconds=_PROBE_SECONDS)
         objects = KubernetesObjects(api, leases(choice.namespace))
 
         def probe() -> None:
@@ -188,7 +185,7 @@ class KubernetesBackend(PoolBackend):
     @classmethod
     def open_to_look(cls, context: Context, *, seconds: float) -> Opened:
         choice = _choice(context.settings)
-        api = open_api(choice, clock=context.clock, deadline_seconds=seconds)
+        api = Api(choice, clock=context.clock, deadline_seconds=seconds)
         return open_kubernetes(
             api,
             choice.namespace,

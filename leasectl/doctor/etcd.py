@@ -19,8 +19,8 @@ from leasectl.engines.etcd.access import read_user
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.answers import advice_of
 from leasectl.engines.etcd.encoding import find_astray, mend_astray
-from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway, probe
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.opening import Opened, open_etcd, probe
 from leasectl.errors import BackendUnreachable
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
@@ -59,9 +59,9 @@ def checks_of_claims(service: Service, settings: Settings) -> Checks:
 
 def _open(url: str, settings: Settings, state_id: str) -> Opened:
     clock = Clock()
-    gateway = open_gateway(url, settings, clock=clock, deadline_seconds=DEADLINE_SECONDS)
-    prefix = parse_etcd_url(url).prefix
-    return open_etcd(prefix, gateway, state_id=state_id, clock=clock, only_looks=True)
+    address = parse_etcd_url(url)
+    gateway = Gateway(address, settings, clock=clock, deadline_seconds=DEADLINE_SECONDS)
+    return open_etcd(gateway, state_id=state_id, clock=clock, only_looks=True)
 
 
 def access(address: EtcdAddress, settings: Settings) -> Finding:
@@ -110,14 +110,14 @@ def pools(opened: Opened) -> Finding:
 
 def copies(opened: Opened) -> Finding:
     """Is each copy of an object as the object is?"""
-    found = find_astray(opened.gateway, opened.keys)
+    found = find_astray(opened.gateway)
     if not found:
         return ok("as the objects that they are of")
     shown = listed([printable(key) for key in found])
     return warn(
         f"{counted(len(found), 'key')} not as the object is: {shown}",
         "run: leasectl doctor --fix",
-        mend=lambda: f"put right: {listed(mend_astray(opened.gateway, opened.keys)) or 'nothing'}",
+        mend=lambda: f"put right: {listed(mend_astray(opened.gateway)) or 'nothing'}",
     )
 
 
@@ -129,5 +129,5 @@ def events(opened: Opened) -> Finding:
 
 def write_access(opened: Opened, prefix: str) -> Finding:
     """May we write below the prefix? Found out without writing anything."""
-    probe(opened.gateway, Keys(prefix))
+    probe(opened.gateway)
     return ok(f"allowed below {prefix}/")

@@ -20,7 +20,6 @@ from leasectl.engines.cluster.objects import (
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
 from leasectl.engines.kubernetes.api.choice import ClusterChoice, choose, parse_choice
-from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.rights import how_to_permit, is_of_events, needed_in
 from leasectl.engines.kubernetes.api.standing import (
@@ -201,7 +200,7 @@ def checks_of_claims(service: Service, settings: Settings) -> Checks:
 
 def _open(choice: ClusterChoice, state_id: str) -> Opened:
     clock = Clock()
-    api = open_api(choice, clock=clock, deadline_seconds=DEADLINE_SECONDS)
+    api = Api(choice, clock=clock, deadline_seconds=DEADLINE_SECONDS)
     return open_kubernetes(
         api,
         choice.namespace,

@@ -10,7 +10,7 @@ that take longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING
 
@@ -229,6 +229,48 @@ class Client:
             exchange.wait(LINGER_SECONDS)  # for the thread to see that
         # Nobody knows when it will be free again: it may be looking for an address.
         self._dismiss()
+
+
+class IdleClients:
+    """The unused clients of an object that threads share."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # Under the lock:
+        self._idle: list[tuple[object, Client]] = []
+        self._is_closed = False
+
+    @contextmanager
+    def borrow(self, route: object, make: Callable[[], Client]) -> Iterator[Client]:
+        """Use a client that no other thread uses.
+
+        Args:
+            route: What the client is for; unused clients for another route are closed.
+            make: Makes a client if there is none.
+        """
+        with self._lock:
+            outdated = [client for known, client in self._idle if known != route]
+            self._idle = [each for each in self._idle if each[0] == route]
+            client = self._idle.pop()[1] if self._idle else make()
+        for each in outdated:
+            each.close()
+        try:
+            yield client
+        finally:
+            with self._lock:
+                is_kept = not self._is_closed
+                if is_kept:
+                    self._idle.append((route, client))
+            if not is_kept:
+                client.close()
+
+    def close(self) -> None:
+        """Close the unused clients now, and the others once they are given back."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for _, client in idle:
+            client.close()
 
 
 class _Exchange:

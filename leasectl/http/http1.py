@@ -184,7 +184,7 @@ class AnswerReader:
 
     def _read_head(self) -> tuple[bytes, int, dict[str, str]]:
         lines = self._head_lines()
-        first = next(lines)
+        first = next(lines, b"")
         version, _, rest = first.partition(b" ")
         code = rest[:3]
         if version not in _VERSIONS or not code.isdigit() or rest[3:4].strip():
@@ -210,14 +210,14 @@ class AnswerReader:
                 del self._buffer[: end + 4]
                 yield from lines
                 return
+        yield from self._lines()
+
+    def _lines(self) -> Iterator[bytes]:
+        """The lines up to an empty one, which is read as well."""
         left = _LONGEST_HEAD_BYTES
-        line = self._line(left)
-        while True:
+        while line := self._line(left):
             yield line
             left -= len(line) + 2
-            line = self._line(left)
-            if not line:
-                return
 
     def _line(self, most: int) -> bytes:
         """Read a line, without its end."""
@@ -263,12 +263,8 @@ class AnswerReader:
             yield from self._take(length)
             if self._line(2):
                 raise ProtocolError("a chunk of its answer is longer than it says")
-        left = _LONGEST_HEAD_BYTES
-        while True:  # trailers, for which nobody has asked
-            line = self._line(left)
-            if not line:
-                break
-            left -= len(line) + 2
+        for _ in self._lines():
+            pass  # trailers, which weren't requested
 
     def _rest(self) -> Iterator[bytes]:
         """All until the server closes the connection."""

@@ -34,13 +34,13 @@ class Pem(NamedTuple):
 
 
 class PemTls(NamedTuple):
-    """Whom to trust, and what to show.
+    """The certificates of a client's connections.
 
     Args:
         ca: The certificates to trust; None for the usual ones.
-        certificate: The one to show, and those between it and its CA; None for none.
-        key: Its key; None where ``certificate`` has it, too.
-        is_verified: Whether the server has to show one that is trusted.
+        certificate: The certificate to show, and those between it and its CA; None for none.
+        key: The key of that certificate; None if ``certificate`` holds it, too.
+        is_verified: Whether the server has to show a certificate that is trusted.
     """
 
     ca: Pem | None = None
@@ -57,33 +57,24 @@ def pem_context(pems: PemTls) -> ssl.SSLContext:
     Raises:
         CorruptState: Something isn't what it should be.
     """
-    context = _trusting_text(pems)
-    if pems.certificate is not None:
-        _show_text(context, pems.certificate, pems.key)
-    return context
-
-
-def _trusting_text(pems: PemTls) -> ssl.SSLContext:
     if pems.is_verified and pems.ca is None:
-        return ssl.create_default_context()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = ssl.create_default_context()
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not pems.is_verified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif pems.ca is not None:
-        _load_ca(context, pems.ca)
+        try:
+            context.load_verify_locations(cadata=pems.ca.content.decode("ascii", "replace"))
+        except (ssl.SSLError, ValueError) as error:
+            raise pems.ca.refused("holds no certificate in PEM form, or a damaged one") from error
+    if pems.certificate is not None:
+        _show_pem(context, pems.certificate, pems.key or pems.certificate)
     return context
 
 
-def _load_ca(context: ssl.SSLContext, ca: Pem) -> None:
-    try:
-        context.load_verify_locations(cadata=ca.content.decode("ascii", "replace"))
-    except (ssl.SSLError, ValueError) as error:
-        raise ca.refused("holds no certificate in PEM form, or a damaged one") from error
-
-
-def _show_text(context: ssl.SSLContext, certificate: Pem, key: Pem | None) -> None:
-    key = certificate if key is None else key
+def _show_pem(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
     if b"-----BEGIN" not in certificate.content:
         raise certificate.refused("holds no certificate in PEM form")
     if b"PRIVATE KEY-----" not in key.content:

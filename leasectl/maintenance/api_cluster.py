@@ -14,7 +14,6 @@ from leasectl.engines.kubernetes.api.address import (
     parse_kubernetes_url,
 )
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     Busy,
@@ -279,5 +278,5 @@ def open_cluster(
     if choice.warning:
         warn(choice.warning)
     clock = Clock()
-    api = open_api(choice, clock=clock, deadline_seconds=_OPENING_SECONDS)
+    api = Api(choice, clock=clock, deadline_seconds=_OPENING_SECONDS)
     return ApiCluster(api, namespace=namespace, identity=identity, clock=clock)

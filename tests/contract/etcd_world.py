@@ -10,6 +10,7 @@ import secrets
 from pathlib import Path
 
 from leasectl.engines.cluster.objects import Selection
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.opening import Opened, open_etcd
 from leasectl.system.clock import Clock
@@ -31,8 +32,7 @@ class EtcdWorld(ObservingWorld):
     def open(self) -> Opened:
         # The server's time is real, whatever ours is put forward to: a request may be under way.
         return open_etcd(
-            self._prefix,
-            Gateway(self._server.endpoints, clock=Clock()),
+            Gateway(EtcdAddress(tuple(self._server.endpoints), self._prefix), clock=Clock()),
             state_id="world",
             observed_path=self.observed,
             lost=self.losses.note,

@@ -20,7 +20,7 @@ from leasectl.engines.cluster.records import parse_time
 from leasectl.engines.cluster.session import WaitSession
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.engines.kubernetes.posting import Posting
 from leasectl.engines.notes import Notes
@@ -182,7 +182,7 @@ class KubernetesWorld(ObservingWorld):
 
     def open(self) -> ClusterSides:
         # Whether an answer is late is a matter of this machine's time.
-        api, namespace = open_api(self._choice, clock=Clock()), self._choice.namespace
+        api, namespace = Api(self._choice, clock=Clock()), self._choice.namespace
         return open_kubernetes(
             api,
             namespace,

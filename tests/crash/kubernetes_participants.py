@@ -19,7 +19,7 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Lease, Request
@@ -106,7 +106,7 @@ class Place(NamedTuple):
     ) -> Opened:
         """What a process has of the pools."""
         choice = choose(KubernetesAddress(kubeconfig=str(self.kubeconfig)), {})
-        api = open_api(
+        api = Api(
             choice,
             clock=_CLOCK,
             deadline_seconds=deadline_seconds,

@@ -66,7 +66,6 @@ def write(access: Access, writer: int, seen: Counters) -> None:
     lot, ends = random.Random(writer), itertools.cycle(("00", *["01"] * (LOOK_EVERY - 1)))
     events = EtcdEvents(
         access.gateway,
-        access.keys,
         clock=Clock(),
         kept=KEPT,
         draw=lambda size: f"{lot.getrandbits(8 * size - 8):0{2 * size - 2}x}{next(ends)}",
@@ -77,7 +76,7 @@ def write(access: Access, writer: int, seen: Counters) -> None:
         outcome = events.commit([absent(key)], [put(key, "")], events=[event])
         assert outcome.succeeded
         if number % LOOK_EVERY == 0:
-            pack_a_bucket(access.gateway, access.keys, clock=Clock())
+            pack_a_bucket(access.gateway, clock=Clock())
         # What nobody has read yet is not to go: who follows is told of that, and sees it no more.
         while outcome.revision - seen.least() > KEPT.number // 2:
             time.sleep(0.002)

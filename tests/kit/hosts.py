@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.buckets import EventBuckets
 from leasectl.engines.etcd.gateway import Gateway
-from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.requests import read_all
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
@@ -58,7 +58,7 @@ class Hosts:
 
     def keep_events(self, kept: Kept) -> None:
         """Say how long events are kept, to all who don't say so themselves; before the first."""
-        buckets = EventBuckets(self.access.gateway, self.access.keys, kept=kept, clock=Clock())
+        buckets = EventBuckets(self.access.gateway, kept=kept, clock=Clock())
         buckets.follow(None)
 
     def new(self, *, through: str | None = None, **env: str) -> Cli:
@@ -127,8 +127,8 @@ def etcdctl(endpoint: str, *args: str) -> str:
 
 def revoke_claims(endpoint: str, prefix: str, pool_type: str) -> None:
     """End the etcd leases of all that is held of a pool below a prefix."""
-    gateway = Gateway([endpoint], clock=Clock())
-    alive = Keys(prefix).alive(pool_type, "resource/")
+    gateway = Gateway(EtcdAddress((endpoint,), prefix), clock=Clock())
+    alive = gateway.keys.alive(pool_type, "resource/")
     for kv in gateway.read(read_all(alive)).answers[0].items:
         gateway.revoke(kv.etcd_lease_id)
     gateway.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, cast, get_args
 
 from leasectl.engines.cluster.objects import (
     Claim,
@@ -19,6 +19,7 @@ from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import Lifetime, Member, Pools, Properties, read_cordon
 from leasectl.engines.rules.possible import Want
 from leasectl.model import Labels, Where, parse_process
+from leasectl.state.event import Event, EventKind
 from leasectl.text.properties import (
     Malformed,
     read_integer,
@@ -26,11 +27,15 @@ from leasectl.text.properties import (
     read_number,
     read_optional,
     read_text,
+    read_word,
 )
 from leasectl.text.wording import printable
 
 # Labels have 200 characters at most, and a character that is escaped becomes ten.
-_LONGEST_SHOWN = 2000
+LONGEST_SHOWN = 2000
+# No kind of event is longer, and a terminal has room for it.
+_LONGEST_KIND = 40
+_EVENT_TEXTS = ("handle", "holder_identity", "by", "reason", "build_url")
 # Wall clock, in seconds; no calendar has more.
 _YEAR_10000 = 253_402_300_800
 _MICRO_TIME = re.compile(
@@ -63,7 +68,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 def safe_text(text: str) -> str:
     """Return text that is safe in a terminal."""
-    return printable(text, longest=_LONGEST_SHOWN)
+    return printable(text, longest=LONGEST_SHOWN)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -340,3 +345,56 @@ def _read_pools(record: Record) -> Pools:
 def read_patterns(record: Record) -> dict[str, str]:
     """Read the pools of patterns."""
     return {read_text(each): read_name(to) for each, to in record.items()}
+
+
+# Events
+
+
+def event_record(event: Event, *implied: str) -> dict[str, Any]:
+    """Return the fields of an event, without defaults and those that its store knows anyway.
+
+    Args:
+        event: The event.
+        implied: The names of the fields that the store knows.
+    """
+    defaults = Event._field_defaults
+    return {
+        field: value
+        for field, value in event._asdict().items()
+        if field not in implied and (field not in defaults or value != defaults[field])
+    }
+
+
+def read_event(record: Record, read_seconds: Callable[[Any], float], **known: Any) -> Event:
+    """Read what `event_record` wrote.
+
+    Args:
+        record: The record.
+        read_seconds: Checks a time or a duration.
+        known: The fields that the record lacks, or doesn't decide.
+    """
+    get = record.get
+    fields: dict[str, Any] = {
+        "time": read_seconds(record["time"]),
+        "kind": read_event_kind(record["kind"]),
+        "names": tuple(map(read_word, get("names", ()))),
+        "fences": tuple(map(int, get("fences", ()))),
+        "acquisition": int(get("acquisition", 0)),
+        "count": int(get("count", 1)),
+        "priority": int(get("priority", 0)),
+        "ticket": int(get("ticket", 0)),
+        "grant": int(get("grant", 0)),
+        "wait_seconds": read_optional(read_seconds, get("wait_seconds")),
+        "hold_seconds": read_optional(read_seconds, get("hold_seconds")),
+    }
+    for field in _EVENT_TEXTS:
+        fields[field] = safe_text(read_text(get(field, "")))
+    return Event(**{**fields, **known})
+
+
+def read_event_kind(value: object) -> EventKind:
+    """Read a kind of event, which may be one of a later version."""
+    kind = read_text(value)
+    if not kind.replace(" ", "").isalpha() or not kind.isascii() or len(kind) > _LONGEST_KIND:
+        raise Malformed("a kind of event is none")
+    return cast(EventKind, kind)

@@ -1,18 +1,18 @@
-"""Send one request to one member, with a token where etcd wants one.
+"""Send one request to one member, with a token if etcd requires one.
 
-What it takes to be let in: TLS, and a token for a user and password. etcd forgets a token five
-minutes after its last use, each member for itself, or when that member is started anew. So whoever
-is told that a token isn't valid authenticates anew and asks again.
+Access takes TLS, and a token for a user and password. Each member forgets a token five minutes
+after its last use, or when the member restarts. So a client whose token is rejected authenticates
+again and repeats the request.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.answers import (
     CommonNameRefused,
     FailedPrecondition,
@@ -21,17 +21,17 @@ from leasectl.engines.etcd.answers import (
     Unauthenticated,
     parse_answer,
 )
+from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.requests import Json
 from leasectl.errors import NotAllowed
-from leasectl.http.exchange import Client
+from leasectl.http.exchange import Client, trust_for
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
-from leasectl.http.settings import NamedFile
+from leasectl.http.settings import NamedFile, Settings
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.tokens import TokenStore
-    from leasectl.http.tls import Trust
 
 
 _LONGEST_BYTES = 64 * 1024
@@ -45,18 +45,18 @@ _LONGEST_ANSWER_BYTES = 64 << 20
 
 
 class User(NamedTuple):
-    """Whom etcd knows."""
+    """A user of etcd."""
 
     name: str
     password: str
 
 
 def read_user(path: str) -> User:
-    """Read ``user:password``, one line; whatever follows the first ":" is the password.
+    """Read ``user:password``, one line; all text after the first ":" is the password.
 
     Raises:
-        FileUnreadable: It isn't there, or may not be read.
-        CorruptState: There is nothing of that form in it. The text says nothing of what is.
+        FileUnreadable: The file isn't there, or may not be read.
+        CorruptState: The file has another form. The message shows nothing of its content.
     """
     file = NamedFile("user file", path, "LEASECTL_USER_FILE")
     content = file.read(_LONGEST_BYTES)
@@ -70,47 +70,43 @@ def read_user(path: str) -> User:
 
 
 class MemberAccess:
-    """Asks the members of one cluster, one at a time. Threads may share it, with a client each.
+    """Send requests to the members of one cluster. Threads may share it, with a client each.
 
     Args:
-        endpoints: The members' base addresses, ``http://host:port``.
+        address: The members, and the prefix below which the user needs to be allowed everything.
+        settings: The certificates, and the file with the user. No file is read before it is needed.
         clock: Where times come from.
-        trust: For connections to ``https://``; nothing is read before the first.
-        user_file: Path of a file with ``user:password``, read whenever a token is needed; None
-            where etcd asks for none.
-        prefix: Below which a user needs to be allowed everything, for messages.
-        pause: Called with seconds between two looks for another process's token.
+        pause: Called with the seconds between two looks for another process's token.
+
+    Attributes:
+        endpoints: The members' base addresses, ``http://host:port``.
+        keys: The keys below the prefix.
     """
 
     def __init__(
         self,
-        endpoints: Sequence[str],
+        address: EtcdAddress,
+        settings: Settings,
         *,
         clock: Clock,
-        trust: Trust | None,
-        user_file: str | None,
-        prefix: str,
-        pause: Callable[[float], object] = time.sleep,
+        pause: Callable[[float], object],
     ) -> None:
-        self._endpoints = tuple(endpoints)
+        self.endpoints = address.endpoints
+        self.keys = Keys(address.prefix)
         self._clock = clock
-        self._trust = trust
-        self._user_file = user_file
-        self._prefix = prefix
+        self._trust = trust_for(address.endpoints[0], settings)
+        self._user_file = settings.user_file
         self._pause = pause
         self._tokens: TokenStore | None = None
-        if user_file is not None:
+        if settings.user_file is not None:
             from leasectl.engines.etcd.tokens import TokenStore
 
-            self._tokens = TokenStore(endpoints, user_file)
+            self._tokens = TokenStore(address.endpoints, settings.user_file)
         # Of any thread: each is as good as the others.
         self._token: str | None = None  # None: not asked for; empty: etcd wants none
 
     def client(self) -> Client:
-        """A client of its own, for a thread that is to disturb nobody.
-
-        A stream on it needs `headers` as well.
-        """
+        """Return a client for one thread; a stream on it needs `headers` as well."""
         return Client(
             clock=Clock(),  # a member takes its time by this machine's, whatever ours is
             trust=self._trust,
@@ -118,7 +114,7 @@ class MemberAccess:
             longest_bytes=_LONGEST_ANSWER_BYTES,
         )
 
-    def ask(
+    def ask_member(
         self,
         client: Client,
         member: int,
@@ -126,23 +122,23 @@ class MemberAccess:
         body: Json,
         seconds: float,
         *,
-        login_seconds: float | None = None,
+        login_seconds: float = 0.0,
     ) -> Json:
-        """Ask one member, with a new token if it doesn't take the one that we have.
+        """Send a request to one member, with a new token if it rejects the one that we have.
 
         Args:
-            client: As `client` makes them; nobody else asks anything with it meanwhile.
-            member: Its number among the endpoints.
-            path: What is asked of it.
+            client: A client that this thread alone uses meanwhile.
+            member: The member's number among the endpoints.
+            path: The path of the URL.
             body: The JSON.
-            seconds: How long all that may take, but for a login.
-            login_seconds: How long all may take if it needs one: etcd goes on checking a password
-                when nobody waits for that any more. None for no longer.
+            seconds: How long the request may take, without a login.
+            login_seconds: How long it may take with a login, if that is longer: etcd goes on
+                checking a password after its client has given up.
 
         Raises:
-            NoAnswer: None that counts.
+            NoAnswer: The member gave no usable answer.
             EtcdLeaseGone, FailedPrecondition, InvalidArgument: As `parse_answer`.
-            BackendUnreachable: etcd can't do it at all, for whomever.
+            BackendUnreachable: etcd can't do it at all, for any client.
             NotAllowed: etcd doesn't know the user, or the user may not do this.
             CorruptState, InvalidRequest: A file that is needed to ask can't be used.
         """
@@ -152,14 +148,14 @@ class MemberAccess:
             try:
                 return self._post(client, member, path, body, None, until)
             except Unauthenticated as refusal:
-                raise NotAllowed(f"{self._endpoints[member]}: {refusal}; {_NAME_USER}") from refusal
+                raise NotAllowed(f"{self.endpoints[member]}: {refusal}; {_NAME_USER}") from refusal
         token = self._token if self._token is not None else self._tokens.load()
         if token is not None:
             with contextlib.suppress(Unauthenticated):
                 answer = self._post(client, member, path, body, token, until)
                 self._token = token
                 return answer
-        login_until = start + max(seconds, login_seconds or 0.0)
+        login_until = start + max(seconds, login_seconds)
         token = self._authenticate(client, member, self._tokens, login_until, refused=token)
         until = max(until, min(login_until, self._clock.elapsed() + seconds))
         try:
@@ -168,19 +164,18 @@ class MemberAccess:
             raise NoAnswer(str(refusal), sent=False) from refusal
 
     def headers(self, client: Client, member: int, seconds: float) -> dict[str, str]:
-        """What a stream at a member has to send along, to be asked for before each stream.
+        """Return the headers of a stream at a member, with a token that is valid there.
 
-        etcd looks at it when the stream begins and never again. It doesn't refuse a stream
-        with a token that isn't valid there: it says 200 and cancels the watch.
+        etcd looks at the token when the stream begins and never again. It answers a stream that has
+        an invalid token with 200, and cancels the watch.
 
         Args:
-            client: As `client` makes them; the stream's.
-            member: Which.
-            seconds: How long it may take to find out that the token is still valid at this
-                member, or to get one that is.
+            client: The stream's client.
+            member: The member's number.
+            seconds: How long it may take to check the token at this member, or to get a valid one.
 
         Raises:
-            NoAnswer: None that counts.
+            NoAnswer: The member gave no usable answer.
             NotAllowed: etcd doesn't know the user.
         """
         if self._tokens is None:
@@ -188,7 +183,7 @@ class MemberAccess:
         until = self._clock.elapsed() + seconds
         if self._token:
             # With a token, even what does nothing is refused unless that is valid.
-            self.ask(client, member, "/v3/kv/txn", {}, seconds)
+            self.ask_member(client, member, "/v3/kv/txn", {}, seconds)
             return _headers(self._token)
         token = self._tokens.load()
         if token:
@@ -219,7 +214,7 @@ class MemberAccess:
             said = {"token": ""}  # authentication isn't enabled
         except InvalidArgument as refusal:
             raise NotAllowed(
-                f"{self._endpoints[member]}: etcd doesn't take the user and password in {user_file}"
+                f"{self.endpoints[member]}: etcd doesn't take the user and password in {user_file}"
             ) from refusal
         except (NoAnswer, Unauthenticated) as reason:
             why = reason if isinstance(reason, NoAnswer) else NoAnswer(str(reason))
@@ -234,7 +229,7 @@ class MemberAccess:
     def _post(
         self, client: Client, member: int, path: str, body: Json, token: str | None, until: float
     ) -> Json:
-        endpoint = self._endpoints[member]
+        endpoint = self.endpoints[member]
         seconds = until - self._clock.elapsed()
         if seconds <= 0:
             raise NoAnswer(NOT_IN_TIME, sent=False)
@@ -252,12 +247,11 @@ class MemberAccess:
             whose = "the user in LEASECTL_USER_FILE needs"
             if self._user_file is None:
                 whose = f"{_NAME_USER}, of a user with"
-            role = (
-                f"a role that may read and write all keys below {self._prefix}/ (a role for jobs "
-                "can't change pools, use once, or take a lease by force)"
-            )
-            advice = f"{whose} {role}"
-            raise NotAllowed(f"{endpoint}: {refusal}; {advice}") from refusal
+            raise NotAllowed(
+                f"{endpoint}: {refusal}; {whose} a role that may read and write all keys below "
+                f"{self.keys.prefix} (a role for jobs can't change pools, use once, or take a "
+                "lease by force)"
+            ) from refusal
         except CommonNameRefused as refusal:
             raise NotAllowed(
                 f"{endpoint}: {refusal}; where etcd demands users, its gateway takes no "

@@ -32,7 +32,7 @@ class EtcdAddress(NamedTuple):
     """
 
     endpoints: tuple[str, ...]
-    prefix: str
+    prefix: str = DEFAULT_PREFIX
 
     @property
     def is_secure(self) -> bool:

@@ -44,7 +44,7 @@ class PermissionDenied(Exception):
 
 
 class CommonNameRefused(Exception):
-    """The client's certificate has a common name, which the gateway takes from nobody."""
+    """The gateway rejects the client's certificate because it has a common name."""
 
 
 class InvalidArgument(LeaseError):
@@ -58,17 +58,17 @@ class NoSpace(BackendUnreachable):
 
 
 def parse_answer(url: str, answer: Answer) -> Json:
-    """What a request came to.
+    """Return the result of a request.
 
     Args:
-        url: Of the request, for messages.
-        answer: As it came.
+        url: The URL of the request, for messages.
+        answer: The member's answer.
 
     Raises:
-        NoAnswer: None that counts.
+        NoAnswer: The answer isn't etcd's, or doesn't tell what became of the request.
         EtcdLeaseGone, FailedPrecondition, Compacted, Unauthenticated, PermissionDenied,
             CommonNameRefused: etcd refuses.
-        LeaseError: It refuses, for a reason that people have to see.
+        LeaseError: etcd refuses, for a reason that people have to see.
     """
     try:
         said = read_json(answer.text)
@@ -120,7 +120,7 @@ def _refusal(url: str, answer: Json) -> Exception:
 
 
 class Failures:
-    """What the members of a cluster said instead of an answer, one reason for each."""
+    """The reasons why the members of a cluster gave no answer, one for each member."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, NoAnswer] = {}
@@ -132,10 +132,10 @@ class Failures:
             self._reasons[endpoint] = reason
 
     def text(self, within_seconds: float | None = None) -> str:
-        """All of it for people, and what to do next.
+        """Return a message with all reasons and the next step.
 
         Args:
-            within_seconds: How long it was asked for, where asking for longer could have helped.
+            within_seconds: How long the members were asked; None if more time wouldn't have helped.
         """
         limit = "" if within_seconds is None else f" within {format_seconds(within_seconds)}"
         said = ", ".join(f"{endpoint}: {reason}" for endpoint, reason in self._reasons.items())
@@ -152,10 +152,10 @@ class Failures:
 
 
 def advice_of(*advices: str) -> str:
-    """What several members' advices come to, each once."""
+    """Return the different advices of several members in one text."""
     return ", or ".join(dict.fromkeys(filter(None, advices)))
 
 
 def _tells(reason: NoAnswer) -> int:
-    """How much it tells; that of the last try can be no more than that there was no time left."""
+    """Return how much a reason tells; that of the last try may only be a lack of time."""
     return 2 if reason.advice else int(str(reason) != NOT_IN_TIME)

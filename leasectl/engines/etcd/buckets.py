@@ -1,11 +1,11 @@
 """Buckets of events: all on one etcd lease, so that they expire together.
 
-A bucket is written to until it is full or old, then the next is made: its name is a revision of
-etcd, so that names sort as the buckets were made. Whoever writes an event makes sure, by a guard,
-that its bucket is the one of now, so all events of a bucket are older than any of the next. A
-bucket's etcd lease lasts as long as events are to be kept. Etcd begins that time anew when another
-member comes to lead; so whoever makes a bucket also ends the oldest, when there are too many events
-or they are too old by its clock; but few at a time, as its clock may be wrong.
+Events are written to the current bucket until it is full or old; then a writer makes the next one.
+Its name is a revision of etcd, so names sort in the order in which buckets were made. Each write of
+an event guards the key of the current bucket, so all events of a bucket are older than those of the
+next. A bucket's etcd lease lasts as long as events are kept. etcd restarts that time when the
+leader changes. So a writer that makes a bucket also ends the oldest buckets, if there are too many
+events or they are too old by its clock; but only a few at a time, as its clock may be wrong.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from leasectl.engines.cluster.records import event_record, read_event
 from leasectl.engines.etcd.answers import EtcdLeaseGone
 from leasectl.engines.etcd.encoding import fence_of
 from leasectl.engines.etcd.gateway import Gateway, new_etcd_lease_id
-from leasectl.engines.etcd.keys import Keys, name_in, read_time, safe_text, unreadable
 from leasectl.engines.etcd.requests import (
     Found,
     KeyValue,
@@ -28,18 +28,18 @@ from leasectl.engines.etcd.requests import (
     read,
     read_all,
     unchanged,
+    unreadable,
 )
 from leasectl.errors import CorruptState, LeaseError
-from leasectl.state.event import Event, EventKind, Kept
+from leasectl.state.event import Event, Kept
 from leasectl.system.clock import Clock
 from leasectl.text.properties import (
     MALFORMED,
     Malformed,
     read_json,
     read_name,
-    read_optional,
+    read_number,
     read_text,
-    read_word,
 )
 
 # Of what is kept, in time and in number: the more there are, the more exact, and the more often
@@ -56,8 +56,7 @@ NUMBERS_PER_REVISION = 1000
 # They say nothing of a ticket that is of their own revision.
 _OF_A_TICKET = ("queued", "granted")
 _DECIMALS = 4  # of a second
-# So long is none that we write, and a terminal has room for it.
-_LONGEST_KIND = 40
+_YEAR_10000 = 253_402_300_800  # wall clock, in seconds; no calendar has more
 
 
 class Bucket(NamedTuple):
@@ -70,7 +69,7 @@ class Bucket(NamedTuple):
         etcd_lease_id: What its events are attached to; 0 for what can't be written to.
         create_revision: Of the key: all events in the buckets before are older.
         mod_revision: Of the key.
-        previous: The name of the one before it; empty where there was none, or nobody said.
+        previous: The name of the bucket before it; empty for none, and if that isn't known.
     """
 
     name: str
@@ -106,7 +105,7 @@ def parse_bucket(kv: KeyValue) -> Bucket:
     """Read a key below ``bucket/``.
 
     Raises:
-        CorruptState: Nobody of ours has written it so.
+        CorruptState: It isn't in leasectl's format.
     """
     try:
         record = read_json(kv.value)
@@ -131,15 +130,14 @@ class EventBuckets:
     """The buckets below one prefix of a cluster, for who writes events.
 
     Args:
-        gateway: The cluster.
-        keys: Where things are in it.
+        gateway: The keys of the pools.
         kept: For how long events are kept, and how many; None for as it was before.
         clock: Where times come from.
     """
 
-    def __init__(self, gateway: Gateway, keys: Keys, *, kept: Kept | None, clock: Clock) -> None:
+    def __init__(self, gateway: Gateway, *, kept: Kept | None, clock: Clock) -> None:
         self._gateway = gateway
-        self._keys = keys
+        self._keys = gateway.keys
         self._kept = kept
         self._clock = clock
 
@@ -210,7 +208,7 @@ class EventBuckets:
     def _end_oldest(
         self, buckets: Sequence[Bucket], kept: Kept, unpacked: int, packed: Mapping[str, int]
     ) -> None:
-        """End buckets that are too many or too old; never the last, to which somebody may write.
+        """End buckets that are too many or too old; never the last, which is written to.
 
         Args:
             buckets: All there are, the oldest first.
@@ -247,12 +245,12 @@ def usable_bucket(kv: KeyValue | None) -> Bucket | None:
 
 
 def readable_buckets(found: Found) -> list[Bucket]:
-    """The buckets that there are, the oldest first, but for what somebody else wrote there."""
+    """Return the readable buckets, the oldest first."""
     buckets = []
     for kv in found.items:
         with contextlib.suppress(CorruptState):
             bucket = parse_bucket(kv)
-            if bucket.name == name_in(kv):
+            if kv.key.endswith(f"/{bucket.name}"):
                 buckets.append(bucket)
     return buckets
 
@@ -277,11 +275,9 @@ def packed_bucket(kv: KeyValue) -> str:
 
 def encode_event(event: Event) -> str:
     """Write an event, without what its key says; `parse_event` reads it back."""
-    usual = {**Event._field_defaults, "number": event.number, "type": event.type}
     record = {
         field: round(value, _DECIMALS) if isinstance(value, float) else value
-        for field, value in event._asdict().items()
-        if field not in usual or value != usual[field]
+        for field, value in event_record(event, "number", "type").items()
     }
     return json.dumps(record, separators=(",", ":"))
 
@@ -290,38 +286,33 @@ def parse_event(kv: KeyValue) -> Event:
     """Read a key below ``event/``.
 
     Raises:
-        CorruptState: Nobody of ours has written it so.
+        CorruptState: It isn't in leasectl's format.
     """
     try:
         record, end = _DECODER.raw_decode(kv.value)
         if end != len(kv.value):
             raise Malformed("an event is more than that")
         *_, pool_type, token = kv.key.split("/")
-        get = record.get
-        kind = read_kind(record["kind"])
-        names = tuple(map(read_word, get("names", ())))
-        return Event(
-            number=_number_at(kv.create_revision, token),
-            time=read_time(record["time"]),
-            kind=kind,
-            type=read_name(pool_type),
-            names=names,
-            fences=_fences(kv, kind, tuple(map(int, get("fences", ()))), names),
-            handle=safe_text(read_text(get("handle", ""))),
-            acquisition=int(get("acquisition", 0)),
-            holder_identity=safe_text(read_text(get("holder_identity", ""))),
-            count=int(get("count", 1)),
-            priority=int(get("priority", 0)),
-            ticket=int(get("ticket", kv.create_revision if kind in _OF_A_TICKET else 0)),
-            grant=int(get("grant", 0)),
-            wait_seconds=read_optional(read_time, get("wait_seconds")),
-            hold_seconds=read_optional(read_time, get("hold_seconds")),
-            by=safe_text(read_text(get("by", ""))),
-            reason=safe_text(read_text(get("reason", ""))),
-            build_url=safe_text(read_text(get("build_url", ""))),
-        )
+        known = {"number": _number_at(kv.create_revision, token), "type": read_name(pool_type)}
+        if record["kind"] in _OF_A_TICKET and "ticket" not in record:
+            known["ticket"] = kv.create_revision
+        event = read_event(record, read_time, **known)
+        if event.kind != "granted":
+            return event
+        # It says how large its fences are at least.
+        least = (*event.fences, *[0] * len(event.names))
+        fences = (fence_of(kv.create_revision, n, least[n]) for n in range(len(event.names)))
+        return event._replace(fences=tuple(fences))
     except MALFORMED as error:
         raise unreadable(kv, error) from error
+
+
+def read_time(value: Any) -> float:
+    """Read a time on the wall clock, in seconds, that a calendar has."""
+    number = read_number(value)
+    if not 0 <= number < _YEAR_10000:
+        raise Malformed("a time is none")
+    return number
 
 
 def event_token(token: str, index: int) -> str:
@@ -342,22 +333,6 @@ def revision_before(number: int) -> int:
 def last_number_at(revision: int) -> int:
     """The largest number that an event of that revision of etcd can have."""
     return (revision + 1) * NUMBERS_PER_REVISION - 1
-
-
-def read_kind(value: object) -> EventKind:
-    """A kind, or one that a later version has."""
-    kind = read_text(value)
-    if not kind.replace(" ", "").isalpha() or not kind.isascii() or len(kind) > _LONGEST_KIND:
-        raise Malformed("a kind of event is none")
-    return cast(EventKind, kind)
-
-
-def _fences(kv: KeyValue, kind: str, said: Sequence[int], names: Sequence[Any]) -> tuple[int, ...]:
-    """Those of an event; of a grant it says how large they are at least."""
-    if kind != "granted":
-        return tuple(said)
-    least = (*said, *[0] * len(names))
-    return tuple(fence_of(kv.create_revision, n, least[n]) for n in range(len(names)))
 
 
 def _number_at(revision: int, token: str) -> int:

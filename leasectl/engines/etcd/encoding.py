@@ -1,16 +1,18 @@
 """Encode and decode objects: the value of a key and of its copies.
 
-What a write can't know before it is made is read from the key: a fence is of the revision at which
-it was written, and so is the number of what was claimed without a ticket; the next write of the
-object says them. The number of a ticket is the revision at which it was put.
+A write can't know its own revision. So readers take from the key's revisions what depends on it: a
+new claim's fence, and the number of a claim made without a ticket; the next write of the object
+has them in its value. The number of a ticket is the revision at which it was put.
 
-It is checked before it is believed: whoever may write to etcd may write anything.
+All values are checked, since any client of etcd may write anything. Free text is never refused but
+made safe to show: which characters are printable depends on the version of Python, and a label
+written by a newer one must not make a pool unreadable for others.
 
 Find and correct copies that aren't as their objects are
 --------------------------------------------------------
 
-A write changes an object and its copies together, so only somebody else can have parted them: by
-hand, or by a backup of some keys.
+A write changes an object and its copies together. Only other programs can make them differ: a
+manual edit, or the restore of some keys from a backup.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ from leasectl.engines.cluster.records import (
     ticket_record,
 )
 from leasectl.engines.etcd.gateway import Gateway
-from leasectl.engines.etcd.keys import BELONGING, POOL, RESOURCE, TICKET, Keys
+from leasectl.engines.etcd.keys import BELONGING, POOL, RESOURCE, TICKET
 from leasectl.engines.etcd.requests import (
     KeyValue,
     delete,
@@ -62,16 +64,14 @@ from leasectl.engines.etcd.requests import (
     read_all,
     revision_in,
     unchanged,
+    unreadable,
 )
-from leasectl.errors import CorruptState
 from leasectl.text.properties import (
     MALFORMED,
     read_name,
     read_optional,
     read_text,
-    reason_of,
 )
-from leasectl.text.wording import printable
 
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _FROM_JSON = json.JSONDecoder().decode
@@ -204,7 +204,7 @@ def decode(kv: KeyValue) -> Found:
     """Read the value of an object's key, or of a copy.
 
     Raises:
-        CorruptState: Nobody of ours has written it so.
+        CorruptState: It isn't in leasectl's format.
     """
     try:
         record = _FROM_JSON(kv.value)
@@ -229,10 +229,7 @@ def decode(kv: KeyValue) -> Found:
             return ValuesObject(id_, None, space, subject, said, contents, made=made)
         return ContentObject(id_, None, read_text(record["key"]), _read_said(record["said"]))
     except MALFORMED as error:
-        raise CorruptState(
-            f"etcd: {printable(kv.key)} can't be read: {printable(reason_of(error), longest=80)}; "
-            "was it written by a newer version?"
-        ) from error
+        raise unreadable(kv, error) from error
 
 
 def _read_resource(kv: KeyValue, name: str, record: Record) -> ResourceObject:
@@ -322,15 +319,15 @@ def _read_until(value: Any) -> float | None:
     return read_optional(parse_time, value)
 
 
-def find_astray(gateway: Gateway, keys: Keys) -> list[str]:
+def find_astray(gateway: Gateway) -> list[str]:
     """Return the keys of copies that are missing, or aren't as their object is, or of none."""
-    return sorted(_read(gateway, keys))
+    return sorted(_read(gateway))
 
 
-def mend_astray(gateway: Gateway, keys: Keys) -> list[str]:
+def mend_astray(gateway: Gateway) -> list[str]:
     """Write these as they are to be; return the keys of those that are."""
     mended = []
-    for key, (there, value, owner) in sorted(_read(gateway, keys).items()):
+    for key, (there, value, owner) in sorted(_read(gateway).items()):
         guards = [unchanged(key, revision_in(there))]
         if owner is not None:
             guards.append(unchanged(owner.key, owner.mod_revision))
@@ -354,7 +351,8 @@ class _Astray(NamedTuple):
     owner: KeyValue | None
 
 
-def _read(gateway: Gateway, keys: Keys) -> dict[str, _Astray]:
+def _read(gateway: Gateway) -> dict[str, _Astray]:
+    keys = gateway.keys
     asked = map(read_all, (keys.pools(), *keys.all_copies()))
     pools, pointers, *copies = gateway.read(*asked).answers
     # Of these, the pointer to a name in no pool is empty; among copies, what lives is.

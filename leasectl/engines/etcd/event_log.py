@@ -1,19 +1,20 @@
 """Read events in order, bucket by bucket.
 
-Nothing is written to a bucket any more once there is another. So whoever reads them one after the
-other has all events in their order, although time goes on meanwhile. What a bucket had as keys is
-one value some time later; it is asked for both at once, as it has its events in one or the other.
+Nothing is written to a bucket once there is a newer one. So a reader that reads them one after the
+other gets all events in their order, although new events are written meanwhile. The keys of a
+bucket are packed into one value some time later. A request reads both keys and value, since the
+events are in one or the other.
 """
 
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import chain, islice
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, TypeVar
 
 from leasectl.engines.cluster.objects import Happened, Identity
 from leasectl.engines.cluster.watches import Follower, Following
@@ -26,7 +27,6 @@ from leasectl.engines.etcd.buckets import (
     revision_before,
 )
 from leasectl.engines.etcd.gateway import Gateway
-from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.packing import parts, read_contents, readable_events
 from leasectl.engines.etcd.requests import (
     Found,
@@ -52,12 +52,12 @@ _PAGE, _SPARE = 4096, 16
 
 
 def asked_ahead(requests: Sequence[Callable[[], _Made]]) -> Iterator[_Made]:
-    """What comes of each, in order; a thread makes the next as soon as one has come.
+    """Yield the results of requests in order; a thread makes the next one ahead.
 
-    Whoever closes this before its end doesn't wait for the one that is under way.
+    Closing the iterator early doesn't wait for the request under way.
 
     Args:
-        requests: Each makes one, and raises what `Gateway` raises; then there are no more.
+        requests: The requests; each may raise what `Gateway` raises, which ends the iteration.
     """
     if not requests:
         return
@@ -68,38 +68,20 @@ def asked_ahead(requests: Sequence[Callable[[], _Made]]) -> Iterator[_Made]:
     worker = Worker()
     try:
         for following in requests[1:]:
-            outcome = _Outcome(following)
-            worker.assign(outcome.make)
+            future: Future[_Made] = Future()
+            worker.assign(partial(_settle, future, following))
             yield made
-            made = outcome.result()
+            made = future.result()
         yield made
     finally:
         worker.dismiss()
 
 
-class _Outcome(Generic[_Made]):
-    """What comes of a request that another thread makes."""
-
-    def __init__(self, request: Callable[[], _Made]) -> None:
-        self._request = request
-        self._made: queue.SimpleQueue[Callable[[], _Made]] = queue.SimpleQueue()
-
-    def make(self) -> None:
-        """For the other thread."""
-        try:
-            made = self._request()
-        except BaseException as error:
-            self._made.put(partial(_fail, error))
-        else:
-            self._made.put(lambda: made)
-
-    def result(self) -> _Made:
-        """Wait for it, and return it or raise what it raised."""
-        return self._made.get()()
-
-
-def _fail(error: BaseException) -> NoReturn:
-    raise error
+def _settle(future: Future[_Made], request: Callable[[], _Made]) -> None:
+    try:
+        future.set_result(request())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 class Volume(NamedTuple):
@@ -132,15 +114,14 @@ class EtcdEventLog:
     """The events below one prefix of a cluster, as `EventLog`.
 
     Args:
-        gateway: The cluster.
-        keys: Where things are in it.
+        gateway: The keys of the pools.
     """
 
     remark = ""
 
-    def __init__(self, gateway: Gateway, keys: Keys) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._keys = keys
+        self._keys = gateway.keys
 
     def read(
         self,
@@ -149,11 +130,11 @@ class EtcdEventLog:
         after: int = 0,
         missed: Callable[[Missed], None] | None = None,
     ) -> Iterator[Event]:
-        """Implements `EventLog.read`; what somebody else has written there is left out.
+        """Implements `EventLog.read`; unreadable keys are left out.
 
-        Which buckets have none from ``since`` on, or none until ``until``, is told by the dates at
-        which they were made, with room for clocks that are wrong by an hour. Nothing is yielded
-        after a number that the store hasn't reached: it was restored from an older copy.
+        Buckets before ``since`` or after ``until`` are skipped by the dates at which they were
+        made, with room for clocks that are wrong by an hour. Nothing is yielded after a number that
+        the store hasn't reached: it was restored from an older copy.
         """
         seen = revision_before(after)
         listed = self._list()
@@ -166,9 +147,7 @@ class EtcdEventLog:
             behind_gaps = _behind_gaps(listed.buckets, after // NUMBERS_PER_REVISION)
         is_gone = after > 0 and not listed.buckets
         chosen = list(_chosen(listed.buckets, wanted, seen))
-        ask = partial(
-            read_contents, self._gateway, self._keys, pool_type=wanted.type, seen=max(0, seen)
-        )
+        ask = partial(read_contents, self._gateway, pool_type=wanted.type, seen=max(0, seen))
         reads = [partial(ask, part) for part in parts(chosen, listed.packed)]
         for content in chain.from_iterable(asked_ahead(reads)):
             bucket = content.bucket
@@ -246,7 +225,7 @@ class EtcdEventLog:
         return Volume(unpacked.count + packed, size)
 
     def watch(self) -> EventWatch:
-        return EtcdEventWatch(self._gateway, self._keys)
+        return EtcdEventWatch(self._gateway)
 
     def _list(self) -> _Listed:
         outcome = self._gateway.read(
@@ -260,16 +239,15 @@ class EtcdEventWatch(Follower):
     """Implements `EventWatch`; its thread ends soon after it is closed.
 
     Args:
-        gateway: The cluster.
-        keys: Where things are in it.
+        gateway: The keys of the pools.
 
     Raises:
         LeaseError: It can't be asked where it is.
     """
 
-    def __init__(self, gateway: Gateway, keys: Keys) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._events = keys.events()
+        self._events = gateway.keys.events()
         self._opened: set[EtcdWatch] = set()
         self._lock = threading.Lock()
         # Under the lock:

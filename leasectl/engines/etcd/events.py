@@ -12,7 +12,6 @@ a new ticket's are of the revision at which it was made, and so are the fences o
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 
@@ -25,7 +24,6 @@ from leasectl.engines.etcd.buckets import (
     usable_bucket,
 )
 from leasectl.engines.etcd.gateway import Gateway
-from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.requests import (
     Json,
     KeyValue,
@@ -38,6 +36,7 @@ from leasectl.engines.etcd.requests import (
 from leasectl.errors import LeaseError
 from leasectl.state.event import Event, EventKind, Kept
 from leasectl.state.event_rows import is_written
+from leasectl.system.afterwards import leave
 from leasectl.system.clock import Clock
 
 _TOKEN_BYTES = 6
@@ -50,30 +49,28 @@ _BEGINNINGS: tuple[EventKind, ...] = ("queued", "granted")
 class EtcdEvents:
     """Writes the events below one prefix of a cluster. Threads may share it.
 
-    Which bucket is written to is read with what is read anyway, and known from then on; whoever is
-    wrong about it fails by a guard, learns better, and tries again.
+    The current bucket is read once and remembered. A write that is wrong about it fails by a guard,
+    reads the new one, and is tried again.
 
     Args:
-        gateway: The cluster.
-        keys: Where things are in it.
+        gateway: The keys of the pools.
         clock: Where times come from.
-        kept: For how long they are kept, and how many; None for as whoever was here before said.
+        kept: For how long they are kept, and how many; None to go on with the last writer's choice.
         draw: Makes a random word of so many bytes, in hexadecimal.
     """
 
     def __init__(
         self,
         gateway: Gateway,
-        keys: Keys,
         *,
         clock: Clock,
         kept: Kept | None = None,
         draw: Callable[[int], str] = secrets.token_hex,
     ) -> None:
         self._gateway = gateway
-        self._keys = keys
+        self._keys = gateway.keys
         self._clock = clock
-        self._buckets = EventBuckets(gateway, keys, kept=kept, clock=clock)
+        self._buckets = EventBuckets(gateway, kept=kept, clock=clock)
         self._writes = kept is None or kept.number > 0
         self._draw = draw
         # Replaced as one: what was read of the bucket of now, and that bucket if it can be used.
@@ -98,7 +95,7 @@ class EtcdEvents:
         *,
         events: Sequence[Event],
     ) -> Outcome:
-        """As `Gateway.commit`, and write some events with it; with none, no bucket matters."""
+        """Commit a transaction, see `Gateway.commit`, and write some events with it."""
         events = [each for each in events if is_written(each.type, each.kind)]
         if not (self._writes and events):
             return self._gateway.commit(guards, grouped(then), otherwise)
@@ -128,24 +125,17 @@ class EtcdEvents:
             outcome = outcome._replace(repeated=repeated)
             if outcome.succeeded:
                 if looks and not all(event.kind in _BEGINNINGS for event in events):
-                    self._leave_packing()
+                    leave(self._pack)  # a full bucket, once this process has printed its result
                 return outcome
             *answers, found = outcome.answers
             self.note_now(found.first)
             if found.first == now:  # it wasn't for that
                 return outcome._replace(answers=tuple(answers))
 
-    def _leave_packing(self) -> None:
-        """Have a bucket that is full be packed, once whoever is here has had its answer."""
-        with contextlib.suppress(ImportError):  # another version may have taken this one's place
-            from leasectl.system.afterwards import leave
-
-            leave(self._pack)
-
     def _pack(self) -> None:
         from leasectl.engines.etcd.packing import pack_a_bucket
 
-        pack_a_bucket(self._gateway, self._keys, clock=self._clock)
+        pack_a_bucket(self._gateway, clock=self._clock)
 
     def _bucket_of_now(self, *, looks: bool) -> tuple[KeyValue | None, Bucket | None]:
         """The bucket to write to; None where there is none, and none can be made."""

@@ -1,9 +1,9 @@
 """The operations of etcd's v3 JSON gateway, each within a deadline.
 
-Every request is made so that it may be repeated, because an answer that was lost says nothing.
-Reads change nothing; an etcd lease is made under an id of ours, and "already exists" means that it
-is there; a transaction has guards that it breaks itself, so that only one of its repetitions
-succeeds. Which one did is read back (`Outcome.answers` of one that failed), never guessed.
+Each request may be repeated, because a lost answer says nothing. Reads change nothing. An etcd
+lease is granted under an id that we choose, so "already exists" means that it is there. A
+transaction has guards that it breaks itself, so only one of its repetitions succeeds. A client that
+must know which one did reads it back (`Outcome.answers` of a repetition that failed).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leasectl.engines.etcd.access import KEEP_ALIVE, MemberAccess
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.answers import (
     EtcdLeaseGone,
     FailedPrecondition,
@@ -32,17 +33,16 @@ from leasectl.errors import (
     InvalidRequest,
     NotAllowed,
 )
-from leasectl.http.exchange import Client
+from leasectl.http.exchange import IdleClients
 from leasectl.http.no_answer import NoAnswer
+from leasectl.http.settings import Settings
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
 from leasectl.text.properties import MALFORMED, read_integer
 from leasectl.text.wording import printable
 
-if TYPE_CHECKING:
-    from leasectl.http.tls import Trust
-
 ATTEMPT_SECONDS = 2.0
+NO_SETTINGS = Settings()
 # Between two rounds of all members.
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=0.5)
 _LONGEST_LOGIN_SECONDS = 60.0
@@ -51,14 +51,14 @@ _LEAST_SECONDS = 3.0
 
 
 class MemberStatus(NamedTuple):
-    """What one member says of itself.
+    """The status of one member.
 
     Args:
-        endpoint: Its base address.
-        version: Of etcd; empty where we may not know.
-        has_leader: Whether it knows of one, or may as we may not know.
-        problem: Why it said nothing; empty when it did.
-        advice: What to do about that, where there is something in particular.
+        endpoint: The member's base address.
+        version: The version of etcd; empty if the user may not know it.
+        has_leader: The member knows a leader, or the user may not know.
+        problem: Why the member gave no status; empty if it gave one.
+        advice: What to do about the problem; empty for nothing in particular.
     """
 
     endpoint: str
@@ -69,83 +69,66 @@ class MemberStatus(NamedTuple):
 
 
 def new_etcd_lease_id() -> int:
-    """An id for an etcd lease that nobody else would choose."""
+    """Return a random id for an etcd lease."""
     # Signed in etcd, and 0 is none.
     return (int.from_bytes(os.urandom(8), "big") >> 1) or 1
 
 
-class Gateway:
-    """One cluster. Threads may share it.
+class _Limits(threading.local):
+    """The limit that a thread has set by `Gateway.limited`, on the elapsed clock."""
+
+    until: float | None = None
+
+
+class Gateway(MemberAccess):
+    """The keys below one prefix of a cluster. Threads may share it.
 
     Args:
-        endpoints: The members' base addresses, ``http://host:port``.
-        clock: Where times come from.
+        address, settings, clock: As for `MemberAccess`.
         deadline_seconds: How long a request may take, all its repetitions included.
-        attempt_seconds: How long one of them may, at one member.
-        rest_seconds: For how long nobody is asked again when nobody has answered in time: for a
-            process in which many would wait for that, one after the other.
+        attempt_seconds: How long one try may take, at one member.
+        rest_seconds: After a timeout, all requests fail at once for so long: for a process in which
+            many would wait for etcd, one after the other.
         pause: Called with seconds between two rounds of all members.
-        trust: For connections to ``https://``; nothing is read before the first.
-        user_file: Path of a file with ``user:password``, read whenever a token is needed; None
-            where etcd asks for none.
-        prefix: Below which a user needs to be allowed everything, for messages.
     """
 
     def __init__(
         self,
-        endpoints: Sequence[str],
+        address: EtcdAddress,
+        settings: Settings = NO_SETTINGS,
         *,
         clock: Clock,
         deadline_seconds: float = 10.0,
         attempt_seconds: float = ATTEMPT_SECONDS,
         rest_seconds: float = 0.0,
         pause: Callable[[float], object] = time.sleep,
-        trust: Trust | None = None,
-        user_file: str | None = None,
-        prefix: str = "",
     ) -> None:
-        self.endpoints = tuple(endpoints)
-        self._clock = clock
+        super().__init__(address, settings, clock=clock, pause=pause)
         self._deadline_seconds = deadline_seconds
         self._attempt_seconds = attempt_seconds
         self._rest_seconds = rest_seconds
         self._rest = (0.0, "")  # until when on the elapsed clock, and why
-        self._pause = pause
-        self._access = MemberAccess(
-            self.endpoints,
-            clock=clock,
-            trust=trust,
-            user_file=user_file,
-            prefix=prefix,
-            pause=pause,
-        )
-        self._limits = threading.local()  # `until`: see `limited`
+        self._limits = _Limits()
+        self._clients = IdleClients()
         self._lock = threading.Lock()
-        # Under the lock, which nobody holds while waiting for a member:
-        self._current = 0
-        self._idle: list[Client] = []  # those that nobody uses
-        self._is_closed = False
+        self._current = 0  # under the lock
 
     @property
     def current(self) -> int:
-        """The number of the member that was last found to answer."""
+        """The number of the member that answered last."""
         return self._current
 
     def close(self) -> None:
-        """End all connections, but for those of clients that were asked for."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-            self._is_closed = True
-        for client in idle:
-            client.close()
+        """End all connections, except those of clients that callers have made."""
+        self._clients.close()
 
     @contextlib.contextmanager
     def limited(self, until: float | None) -> Iterator[None]:
-        """Wait not much longer for what this thread asks inside; None for as long as ever.
+        """Wait not much longer for the requests of this thread inside; None for the usual limits.
 
-        All members have their share of the time that is left.
+        Each member gets an equal share of the time that is left.
         """
-        before = getattr(self._limits, "until", None)
+        before = self._limits.until
         self._limits.until = until
         try:
             yield
@@ -157,19 +140,18 @@ class Gateway:
     def commit(
         self, guards: Sequence[Json], then: Sequence[Json], otherwise: Sequence[Json] = ()
     ) -> Outcome:
-        """Do all or nothing, if all guards hold.
+        """Carry out all operations or none, if all guards hold.
 
-        An earlier try whose answer was lost may be what made them fail (`Outcome.repeated`). So
-        whoever must know what became of it reads that in ``otherwise``.
+        An earlier try whose answer was lost may have made a guard fail (`Outcome.repeated`). A
+        caller that must know reads the result in ``otherwise``.
 
         Args:
-            guards: As `unchanged` and the like make them; at least one that the transaction
-                breaks, where it writes.
-            then: As `put`, `delete`, `read` and the like make them.
-            otherwise: The same, done when a guard doesn't hold.
+            guards: The guards, like `unchanged`. A transaction that writes breaks one of them.
+            then: The operations, like `put`, `delete` and `read`.
+            otherwise: The operations if a guard doesn't hold.
 
         Raises:
-            EtcdLeaseGone: A key was to be attached to a lease that isn't there any more.
+            EtcdLeaseGone: A key was to be attached to an etcd lease that has ended.
             BackendUnreachable: No answer before the deadline, or none that could come.
             AccessRefused: etcd doesn't know the user, or the user may not do this, or a file that
                 is needed to ask can't be used.
@@ -214,7 +196,7 @@ class Gateway:
             raise unreadable_answer(error) from error
 
     def status(self, member: int, seconds: float) -> MemberStatus:
-        """Ask one member, within so many seconds, how it is.
+        """Return the status of one member, which may take so many seconds.
 
         Raises:
             LeaseError: It can't be asked, for a reason that is the same at every member.
@@ -222,7 +204,7 @@ class Gateway:
         endpoint = self.endpoints[member]
         try:
             with self.client() as client:
-                said = self._access.ask(client, member, "/v3/maintenance/status", {}, seconds)
+                said = self.ask_member(client, member, "/v3/maintenance/status", {}, seconds)
         except NoAnswer as reason:
             return MemberStatus(endpoint, problem=str(reason), advice=reason.advice)
         except NotAllowed as refusal:
@@ -236,46 +218,22 @@ class Gateway:
         return MemberStatus(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
 
     def leave(self, member: int) -> None:
-        """Have requests go to the next member first, unless that one has been left already."""
+        """Send requests to the next member first, unless this one was left already."""
         with self._lock:
             if self._current == member:
                 self._current = (member + 1) % len(self.endpoints)
 
-    def client(self) -> Client:
-        """Implements `MemberAccess.client`."""
-        return self._access.client()
-
-    def headers(self, client: Client, member: int, seconds: float) -> dict[str, str]:
-        """Implements `MemberAccess.headers`."""
-        return self._access.headers(client, member, seconds)
-
-    @contextlib.contextmanager
-    def _idle_client(self) -> Iterator[Client]:
-        with self._lock:
-            client = self._idle.pop() if self._idle else None
-        if client is None:
-            client = self.client()
-        try:
-            yield client
-        finally:
-            with self._lock:
-                is_kept = not self._is_closed
-                if is_kept:
-                    self._idle.append(client)
-            if not is_kept:  # a thread was about to end that asked something
-                client.close()
-
     def _ask(self, path: str, body: Json) -> tuple[Json, bool]:
-        """The answer, and whether the request may have been carried out before."""
+        """Return the answer, and whether an earlier try may have been carried out."""
         try:
             return self._ask_anybody(path, body)
         except (CorruptState, InvalidRequest, NotAllowed) as reason:
             raise AccessRefused(reason) from reason
 
     def _time_for(self, start: float) -> tuple[float, float]:
-        """When a request that begins now has to end, and how many seconds a member has for it."""
+        """Return when a request that begins now has to end, and the seconds for one member."""
         deadline, attempt_seconds = start + self._deadline_seconds, self._attempt_seconds
-        until = getattr(self._limits, "until", None)
+        until = self._limits.until
         if until is not None:
             deadline = min(deadline, max(until, start + _LEAST_SECONDS))
             attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
@@ -287,7 +245,7 @@ class Gateway:
         Of many that come at once, all logins take as long as etcd takes for all passwords; what is
         given up and repeated makes that longer.
         """
-        until: float | None = getattr(self._limits, "until", None)
+        until = self._limits.until
         if until is None:
             return left
         return max(left, min(until - self._clock.elapsed(), _LONGEST_LOGIN_SECONDS))
@@ -301,7 +259,7 @@ class Gateway:
         failures = Failures()
         repeated = False
         pauses = Pauses(_BACKOFF)
-        with self._idle_client() as client:
+        with self._clients.borrow(None, self.client) as client:
             while True:
                 lasting = True
                 for turns in range(len(self.endpoints), 0, -1):
@@ -312,7 +270,7 @@ class Gateway:
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)
                         raise BackendUnreachable(why)
                     try:
-                        answer = self._access.ask(
+                        answer = self.ask_member(
                             client,
                             member,
                             path,

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +32,7 @@ from leasectl.engines.cluster.changes import is_carried_out
 from leasectl.engines.cluster.objects import (
     NOTHING,
     Change,
+    Claim,
     Found,
     Happened,
     Identity,
@@ -69,7 +70,7 @@ from leasectl.engines.etcd.requests import count as count_below
 from leasectl.engines.etcd.watching import EtcdWatch
 from leasectl.engines.values import LARGEST_CONTENT
 from leasectl.errors import AccessRefused, CorruptState, LeaseError, NotAllowed, NotFound
-from leasectl.state.event import Event
+from leasectl.system.afterwards import begin
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
@@ -83,16 +84,16 @@ _READ_AT_ONCE = 100
 
 
 class _Transaction(NamedTuple):
-    """What a write consists of.
+    """The parts of a write.
 
     Args:
-        guards: What has to be so.
-        puts, deletes: What is done then.
+        guards: The guards of the transaction.
+        puts, deletes: The writes of the transaction.
         keys: The objects' own keys, in the order of the changes.
-        written: The values of these; None for one that goes.
-        lives: The etcd leases that have to be there, with their seconds.
-        left: The seconds that are left of those whose claims are ended by force.
-        alive: Those that a guard says are there.
+        written: The values of these keys; None for one that is deleted.
+        lives: The etcd leases that have to exist, with their seconds.
+        left: The seconds that are left of etcd leases whose claims are ended by force.
+        alive: The etcd leases that a guard already covers.
     """
 
     guards: list[Json]
@@ -109,8 +110,7 @@ class EtcdObjects:
     """The objects below one prefix, as `Objects`.
 
     Args:
-        gateway: The cluster.
-        keys: Where things are in it.
+        gateway: The keys of the pools.
         events: Writes events with what they tell of.
 
     Attributes:
@@ -123,9 +123,9 @@ class EtcdObjects:
     # that.
     few_next, few_before = 6, 12
 
-    def __init__(self, gateway: Gateway, keys: Keys, events: EtcdEvents) -> None:
+    def __init__(self, gateway: Gateway, events: EtcdEvents) -> None:
         self.gateway = gateway
-        self.keys = keys
+        self.keys = gateway.keys
         self._events = events
         self._lock = threading.Lock()
         # Under the lock:
@@ -178,7 +178,7 @@ class EtcdObjects:
         ranges, kinds = self._ranges(which), which.kinds
         if not ranges:
             return self._list_pools(is_belonging="belonging" in kinds)
-        of_alive = self._alive_range(which)
+        of_alive = None if which.pool is None else self.keys.alive(which.pool)
         counted = [] if of_alive is None else [count_below(of_alive)]
         outcome = self.gateway.read(*ranges, *counted)
         items = [kv for answer in outcome.answers[: len(ranges)] for kv in answer.items]
@@ -191,13 +191,13 @@ class EtcdObjects:
     def _all_found(
         self, items: Sequence[KeyValue], of_alive: str | None, number: int, revision: int
     ) -> Sequence[Found]:
-        """Read objects, and whether tickets and claims among them are good.
+        """Read objects, and whether the tickets and claims among them are still alive.
 
         Args:
-            items: Their keys, or copies.
-            of_alive: Where that is said; None where it is among them, or nowhere.
-            number: Of the keys there, at the same revision; mostly as many as there have to be.
-            revision: That.
+            items: The keys of the objects, or copies.
+            of_alive: The prefix of the alive keys; None if those are among the items, or elsewhere.
+            number: The number of alive keys at the same revision; mostly one for each object.
+            revision: That revision.
         """
         beside = {kv.key for kv in items if self._is_alive_key(kv.key)}
         found = [
@@ -206,29 +206,17 @@ class EtcdObjects:
             if kv.key not in beside and not self._note_grants(kv)
         ]
         lives = [key for each in found for key in self.keys.lives(each)[:1]]
-        if of_alive is not None and len(lives) == number:
-            return found
+        alive = beside
         if of_alive is not None:
+            if len(lives) == number:
+                return found
             asked = as_of(read_all(of_alive, keys_only=True), revision)
             alive = {kv.key for kv in self.gateway.read(asked).answers[0].items}
-        elif beside:
-            alive = beside
-        else:
-            alive = set()
-            for first in range(0, len(lives), _READ_AT_ONCE):
-                answers = self.gateway.read(
-                    *map(read, lives[first : first + _READ_AT_ONCE])
-                ).answers
-                alive |= {answer.first.key for answer in answers if answer.first is not None}
+        elif not beside:
+            alive = {kv.key for kv in self._read_each(lives)}
         return [
             each if not alive.isdisjoint(self.keys.lives(each)) else _over(each) for each in found
         ]
-
-    def _alive_range(self, which: Selection) -> str | None:
-        """Where it is said what of a list is good; None where that is in the list, or nowhere."""
-        if which.pool is not None:
-            return self.keys.alive(which.pool)
-        return None
 
     def glance(self, pool_type: str, count: int) -> Seen | None:
         keys = self.keys
@@ -281,7 +269,7 @@ class EtcdObjects:
         return Happened("there", found.id, found)
 
     def _name_in(self, which: Selection, key: str) -> str:
-        """The name of an object that has gone, by its key; empty for none."""
+        """Return the name of a deleted object, by its key; empty for no object."""
         if which.names:
             return next((each for each in which.names if self.keys.named(each) == key), "")
         rest = key[len(self._begins(which)[0]) :]
@@ -294,7 +282,7 @@ class EtcdObjects:
         return rest if rest.startswith(RESOURCE) else ""
 
     def _begins(self, which: Selection) -> Sequence[str]:
-        """What the keys begin with of what is selected to be watched."""
+        """Return the prefixes of the keys to watch."""
         if which.names:
             named = [self.keys.named(each) for each in which.names]
             tickets = [each.split("/") for each in which.names if each.startswith(TICKET)]
@@ -320,18 +308,25 @@ class EtcdObjects:
         return []
 
     def _list_pools(self, *, is_belonging: bool) -> Seen:
-        """List pools, and what is said beside them, each as it is by then."""
+        """List pools and the object beside them; each is read at its own revision."""
         outcome = self.gateway.read(
             read_all(self.keys.types(), keys_only=True), read(self.keys.belonging())
         )
         types, belonging = outcome.answers
-        asked = [read(self.keys.named(f"{POOL}{kv.key.rpartition('/')[2]}")) for kv in types.items]
-        items = list(belonging.items) if is_belonging else []
+        names = [f"{POOL}{kv.key.rpartition('/')[2]}" for kv in types.items]
+        items = belonging.items if is_belonging else ()
+        found = [
+            self._found(kv, is_alive=True)
+            for kv in (*items, *self._read_each(map(self.keys.named, names)))
+        ]
+        return Seen(tuple(found), outcome.revision)
+
+    def _read_each(self, keys: Iterable[str]) -> Iterator[KeyValue]:
+        """Yield those of some keys that there are, in several requests if they are many."""
+        asked = list(map(read, keys))
         for first in range(0, len(asked), _READ_AT_ONCE):
-            answers = self.gateway.read(*asked[first : first + _READ_AT_ONCE]).answers
-            items += [kv for answer in answers for kv in answer.items]
-        found = tuple(self._found(kv, is_alive=True) for kv in items)
-        return Seen(found, outcome.revision)
+            for answer in self.gateway.read(*asked[first : first + _READ_AT_ONCE]).answers:
+                yield from answer.items
 
     def _is_alive_key(self, key: str) -> bool:
         parts = key[len(self.keys.prefix) :].split("/")
@@ -375,13 +370,13 @@ class EtcdObjects:
         seen, new, told = change
         seeing = new.pool if seen is None and isinstance(new, TicketObject) else None
         try:
-            done = self._commit([change], NOTHING, told, as_seen=True, seeing=seeing)
+            done = self._commit([change], told, as_seen=True, seeing=seeing)
         except NoSpace:
             if not _only_renews(change) or new is None:
                 raise
             # It is kept alive by now, and there is no space for a date.
             there = self.read(new.id.name)
-            is_same = there is not None and there == seen
+            is_same = there == seen
             return Written(is_same, new if is_same else None, there)
         if done is not None:
             return Written(True, done.objects[0], pool=done.pool)
@@ -402,7 +397,7 @@ class EtcdObjects:
                 there = self.read(found.id.name)
             if there is None or there.id.uid != found.id.uid:
                 return
-            if self._commit([Change(there, None)], NOTHING, told, as_seen=False) is not None:
+            if self._commit([Change(there, None)], told) is not None:
                 return
             if isinstance(found, TicketObject):
                 left = self.read(found.id.name)
@@ -419,35 +414,42 @@ class EtcdObjects:
         told: Sequence[Told] = (),
     ) -> tuple[Found | None, ...] | None:
         all_told = [*(each for change in changes for each in change.told), *told]
-        done = self._commit(changes, still, all_told, as_seen=False, unqueued=unqueued)
+        done = self._commit(changes, all_told, still=still, unqueued=unqueued)
         return None if done is None else done.objects
 
     def _commit(
         self,
         changes: Sequence[Change],
-        still: Mapping[str, Found | None],
         told: Sequence[Told],
         *,
-        as_seen: bool,
+        still: Mapping[str, Found | None] = NOTHING,
+        as_seen: bool = False,
         seeing: str | None = None,
         unqueued: str | None = None,
     ) -> _Done | None:
+        """Carry out changes in one transaction; return None if an object wasn't as it was seen.
+
+        Args:
+            changes, told, still, unqueued: See `Objects.write_together`.
+            as_seen: A ticket is removed only if it wasn't written since.
+            seeing: The pool to read in the same transaction; None for none.
+        """
         events = [event for each in told for event in each.events]
         claimed = _claimed_in(changes)
         repeated = False
         for _ in range(_MOST_TRIES):
-            counted = self._next_grant(claimed) if claimed is not None else None
+            counted = None if claimed is None else self._next_grant(claimed)
             made = self._transaction(changes, still, counted, as_seen=as_seen)
-            if counted is not None and claimed is not None:
+            if counted is not None:
                 events = [
                     each._replace(grant=counted.number) if each.kind == "granted" else each
                     for each in events
                 ]
-            of_alive = self.keys.alive(seeing)
             if unqueued is not None:
                 made.guards.append(none_below(f"{self.keys.pool(unqueued)}{TICKET}"))
             looks: Sequence[Json] = ()
             if seeing is not None:
+                of_alive = self.keys.alive(seeing)
                 looks = (read_from(*self.keys.beside_alive(seeing)), count_below(of_alive))
             left = self._left(changes)
             counts = [count_below(f"{self.keys.claim(each)}{ALIVE}") for each in left.values()]
@@ -456,7 +458,7 @@ class EtcdObjects:
                 outcome = self._events.commit(
                     made.guards,
                     [*made.puts, *made.deletes, *looks, *counts],
-                    [read(self.keys.grants(claimed))] if claimed is not None else (),
+                    () if counted is None else [read(counted.key)],
                     events=events,
                 )
             except EtcdLeaseGone:
@@ -466,7 +468,9 @@ class EtcdObjects:
                 return None
             repeated = repeated or outcome.repeated
             if outcome.succeeded:
-                self._note_written(claimed, counted, outcome.revision)
+                if counted is not None:
+                    number, at = str(counted.number), outcome.revision
+                    self._note_grants_of(counted.pool, KeyValue(counted.key, number, at, at))
                 self._revoke(
                     life
                     for life, rest in zip(left, outcome.answers[len(looks) :])
@@ -474,8 +478,8 @@ class EtcdObjects:
                 )
                 pool = None
                 if looks and len(outcome.answers) >= len(looks):
-                    listed, number = outcome.answers[:2]
-                    found = self._all_found(listed.items, of_alive, number.count, outcome.revision)
+                    listed, alive = outcome.answers[:2]
+                    found = self._all_found(listed.items, of_alive, alive.count, outcome.revision)
                     pool = Seen(tuple(found), outcome.revision)
                 written = zip(changes, made.keys, made.written)
                 return _Done(tuple(self._made(*each, outcome.revision) for each in written), pool)
@@ -483,11 +487,11 @@ class EtcdObjects:
                 before = self._made_before(changes)
                 if before is not None:
                     return _Done(before)
-            if counted is None or claimed is None:
+            if counted is None:
                 return None
             (grants,) = outcome.answers
             with self._lock:  # what is known may be of before a restore, and larger
-                self._grants[claimed] = grants.first
+                self._grants[counted.pool] = grants.first
             if revision_in(grants.first) == counted.seen:
                 return None
         return None
@@ -541,7 +545,7 @@ class EtcdObjects:
             made.deletes.extend(delete(key) for key in before if key in gone)
             made.keys.append(keys.main(new))
             made.written.append(value)
-        if counted is not None and counted.key:
+        if counted is not None:
             made.guards.append(unchanged(counted.key, counted.seen))
             made.puts.append(put(counted.key, str(counted.number)))
         return made
@@ -569,28 +573,27 @@ class EtcdObjects:
         if new.claim is None:
             return
         lives, claim = self.keys.lives(new), new.claim
-        goes_on = before is not None and not _is_claimed(before, new)
-        if goes_on and before is not None and before.claim is not None:
+        kept = None if before is None or _is_claimed(before, new) else before.claim
+        if before is not None and kept is not None:
             if claim.ttl_seconds is not None:
-                if before.claim.life not in made.alive:  # what is attached to one goes together
+                if kept.life not in made.alive:  # what is attached to one goes together
                     made.guards.append(present(self.keys.lives(before)[0]))
-                made.alive.add(before.claim.life)
-            if before.claim.life == claim.life and self.keys.lives(before) == lives:
+                made.alive.add(kept.life)
+            if kept.life == claim.life and self.keys.lives(before) == lives:
                 return
         if claim.life:
             assert claim.ttl_seconds is not None
             seconds = claim.ttl_seconds
-            if goes_on and claim.ended and before is not None and before.claim is not None:
-                ends = before.claim.life
-                if ends not in made.left:
-                    made.left[ends] = self.gateway.seconds_left(int(ends, 16))
-                seconds = min(seconds, made.left[ends])
+            if kept is not None and claim.ended:
+                if kept.life not in made.left:
+                    made.left[kept.life] = self.gateway.seconds_left(int(kept.life, 16))
+                seconds = min(seconds, made.left[kept.life])
             made.lives[claim.life] = max(seconds, made.lives.get(claim.life, 0.0))
         lease = int(claim.life, 16) if claim.life else 0
         made.puts.extend(put(key, "", etcd_lease_id=lease) for key in lives)
 
     def _ensure(self, lives: Mapping[str, float]) -> None:
-        """Have etcd leases be there that were made here."""
+        """Grant the etcd leases of new tickets and claims that weren't granted yet."""
         for life, seconds in lives.items():
             with self._lock:
                 is_there = life in self._lives
@@ -608,7 +611,7 @@ class EtcdObjects:
         return self._found(KeyValue(key, value, created, revision), is_alive=True)
 
     def _made_before(self, changes: Sequence[Change]) -> tuple[Found | None, ...] | None:
-        """What became of changes by an earlier try whose answer was lost; None for nothing."""
+        """Return the objects if an earlier try whose answer was lost has made the changes."""
         found: list[Found | None] = []
         for each in changes:
             there = self.read((each.new or each.seen).id.name)  # type: ignore[union-attr]
@@ -631,36 +634,26 @@ class EtcdObjects:
             kv = found.first
             self._note_grants_of(pool_type, kv)
         number = int(kv.value) if kv is not None and kv.value.isdecimal() else 0
-        return _Counted(self.keys.grants(pool_type), revision_in(kv), number + 1)
-
-    def _note_written(self, pool_type: str | None, counted: _Counted | None, revision: int) -> None:
-        if pool_type is not None and counted is not None:
-            kv = KeyValue(counted.key, str(counted.number), revision, revision)
-            self._note_grants_of(pool_type, kv)
+        return _Counted(pool_type, self.keys.grants(pool_type), revision_in(kv), number + 1)
 
     def _left(self, changes: Sequence[Change]) -> dict[str, str]:
-        """The claim keys of claims that are given back, by what was kept alive for them."""
-        return {
-            each.seen.claim.life: each.seen.claim.claim_key
-            for each in changes
-            if isinstance(each.seen, ResourceObject)
-            and each.seen.claim is not None
-            and each.seen.claim.life
-            and not each.seen.claim.is_over
-            and not (isinstance(each.new, ResourceObject) and each.new.claim is not None)
-        }
+        """Return the claim keys of claims that are given back, by their etcd leases."""
+        left = {}
+        for seen, new, _ in changes:
+            claim, after = _claim_of(seen), _claim_of(new)
+            if claim is not None and after is None and claim.life and not claim.is_over:
+                left[claim.life] = claim.claim_key
+        return left
 
     def _revoke(self, lives: Iterable[str]) -> None:
-        """End etcd leases that nothing is attached to any more; nobody waits for that."""
-        from leasectl.system.afterwards import begin
-
+        """Revoke etcd leases that nothing is attached to any more, in the background."""
         for life in lives:
             begin(partial(self.gateway.revoke_unused, int(life, 16)))
 
     # Other
 
     def tell(self, told: Sequence[Told]) -> None:
-        events: list[Event] = [event for each in told for event in each.events]
+        events = [event for each in told for event in each.events]
         if events:
             self._events.commit((), (), events=events)
 
@@ -706,11 +699,11 @@ class EtcdObjects:
 
 
 class _Done(NamedTuple):
-    """What a write came to.
+    """The result of a write.
 
     Args:
-        objects: As they are then, in the order of the changes.
-        pool: The pool that was to be seen with it, if it was.
+        objects: The objects afterwards, in the order of the changes.
+        pool: The pool that was read with it; None for none.
     """
 
     objects: tuple[Found | None, ...]
@@ -721,11 +714,13 @@ class _Counted(NamedTuple):
     """The number of the next grant of a pool.
 
     Args:
-        key: Of the number of the last one.
-        seen: Its revision; 0 where there is none.
-        number: Of the next one.
+        pool: The type of the pool.
+        key: The key with the number of the last grant.
+        seen: The revision of that key; 0 if it isn't there.
+        number: The number of the next grant.
     """
 
+    pool: str
     key: str
     seen: int
     number: int
@@ -735,10 +730,9 @@ def _over(found: Found) -> Found:
     """Return a ticket, or a resource whose claim ends, as it is when that is over."""
     if isinstance(found, TicketObject):
         return found._replace(is_over=True)
-    claim = found.claim if isinstance(found, ResourceObject) else None
-    if not isinstance(found, ResourceObject) or claim is None or claim.ttl_seconds is None:
-        return found
-    return found._replace(claim=claim._replace(is_over=True))
+    if isinstance(found, ResourceObject) and found.claim and found.claim.ttl_seconds is not None:
+        return found._replace(claim=found.claim._replace(is_over=True))
+    return found
 
 
 def _claimed_in(changes: Sequence[Change]) -> str | None:
@@ -751,27 +745,27 @@ def _claimed_in(changes: Sequence[Change]) -> str | None:
 
 def _is_claimed(seen: Found | None, new: Found) -> bool:
     """Return whether a change claims a resource anew."""
-    if not isinstance(new, ResourceObject) or new.claim is None:
-        return False
-    if not isinstance(seen, ResourceObject) or seen.claim is None:
-        return True
-    before, after = seen.claim, new.claim
+    before, after = _claim_of(seen), _claim_of(new)
+    if before is None or after is None:
+        return after is not None
     return (before.claim_key, before.ticket) != (after.claim_key, after.ticket)
+
+
+def _claim_of(found: Found | None) -> Claim | None:
+    return found.claim if isinstance(found, ResourceObject) else None
 
 
 def _only_renews(change: Change) -> bool:
     """Return whether a change only says when a claim was renewed."""
-    seen, new, _ = change
-    if not isinstance(seen, ResourceObject) or not isinstance(new, ResourceObject):
+    seen, (before, after) = change.seen, map(_claim_of, change[:2])
+    if not isinstance(seen, ResourceObject) or before is None or after is None:
         return False
-    if seen.claim is None or new.claim is None:
-        return False
-    claim = seen.claim._replace(renewed=new.claim.renewed, renew_time=new.claim.renew_time)
-    return seen._replace(claim=claim) == new
+    claim = before._replace(renewed=after.renewed, renew_time=after.renew_time)
+    return seen._replace(claim=claim) == change.new
 
 
 def _with_uid(new: Found) -> Found:
-    """Return a new object as no other will ever be."""
+    """Return a new resource or pool with a random uid."""
     if not isinstance(new, (ResourceObject, PoolObject)):
         return new
     return new._replace(id=Identity(new.id.name, os.urandom(8).hex()))
@@ -788,13 +782,13 @@ def _keys_with(keys: Keys, found: Found | None) -> list[str]:
 
 
 def _paceless(pool: PoolObject) -> PoolObject:
-    """Return a pool without what its grants write."""
+    """Return a pool without the fields that its grants write."""
     return pool._replace(level=0.0, last_grant="", made="", id=Identity(pool.id.name))
 
 
 def _takes_rights(before: ResourceObject, after: ResourceObject) -> bool:
-    """Return whether only those who may change pools may do that: move a name, or take a lease."""
-    was, is_ = before.claim, after.claim
+    """Return whether a change needs the right to change pools: it moves a name or takes a lease."""
+    was, now = before.claim, after.claim
     if before.member._replace(holder=None) != after.member._replace(holder=None):
         return True
-    return was is not None and is_ is not None and was.ended != is_.ended
+    return was is not None and now is not None and was.ended != now.ended

@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
+from leasectl.engines.cluster.records import LONGEST_SHOWN, read_event_kind, safe_text
 from leasectl.engines.etcd.answers import EtcdLeaseGone
 from leasectl.engines.etcd.buckets import (
     Bucket,
     packed_bucket,
     packed_numbers,
     parse_event,
-    read_kind,
+    read_time,
     readable_buckets,
 )
 from leasectl.engines.etcd.gateway import Gateway
-from leasectl.engines.etcd.keys import LONGEST_SHOWN, Keys, read_time, safe_text, unreadable
 from leasectl.engines.etcd.requests import (
     KeyValue,
     count,
@@ -38,6 +38,7 @@ from leasectl.engines.etcd.requests import (
     read_created_after,
     read_from,
     unchanged,
+    unreadable,
     unwritten_since,
 )
 from leasectl.errors import CorruptState, LeaseError
@@ -89,7 +90,7 @@ def parse_pack(kv: KeyValue) -> list[Event]:
     """Read a key below ``packed/``; its events, in their order.
 
     Raises:
-        CorruptState: Nobody of ours has written it so.
+        CorruptState: It isn't in leasectl's format.
     """
     try:
         record = json.loads(_unpacked(kv.value), parse_constant=refuse_constant)
@@ -202,7 +203,7 @@ def _read_texts(column: list[Any]) -> list[Any]:
 _CHECKS: dict[str, Callable[[list[Any]], list[Any]]] = {
     "number": _read_numbers,
     "time": _read_times,
-    "kind": _read_each(read_kind),
+    "kind": _read_each(read_event_kind),
     "type": _read_each(read_name),
     "names": _read_names,
     "fences": _read_fences,
@@ -223,7 +224,6 @@ _CHECKS: dict[str, Callable[[list[Any]], list[Any]]] = {
 
 def pack_a_bucket(
     gateway: Gateway,
-    keys: Keys,
     *,
     clock: Clock,
     choose: Callable[[Sequence[Bucket]], Bucket] = secrets.choice,
@@ -231,27 +231,26 @@ def pack_a_bucket(
     """Pack one of the buckets that can be packed, if there is any and etcd is quick to answer.
 
     Args:
-        gateway: The cluster.
-        keys: Where things are in it.
+        gateway: The keys of the pools.
         clock: Where times come from.
         choose: Chooses one. By chance, so that several who do this at once seldom choose the same,
             and none that can't be packed keeps others from it.
     """
     until = clock.elapsed() + _SECONDS
     with contextlib.suppress(LeaseError, EtcdLeaseGone), gateway.limited(until):
-        found = _unpacked_buckets(gateway, keys)
+        found = _unpacked_buckets(gateway)
         if found and clock.elapsed() < until:
             bucket = choose(found)
-            events = keys.events_in(bucket.name)
+            events = gateway.keys.events_in(bucket.name)
             (number,) = gateway.read(count(events)).answers
             if number.count <= _MOST_EVENTS and clock.elapsed() < until:
-                _pack(gateway, keys, bucket, events)
+                _pack(gateway, bucket, events)
 
 
-def _unpacked_buckets(gateway: Gateway, keys: Keys) -> list[Bucket]:
+def _unpacked_buckets(gateway: Gateway) -> list[Bucket]:
     """The buckets that are written to no more, which are all but the last, and aren't packed."""
     listed, packs = gateway.read(
-        read_all(keys.buckets()), read_all(keys.packs(), keys_only=True)
+        read_all(gateway.keys.buckets()), read_all(gateway.keys.packs(), keys_only=True)
     ).answers
     packed = packed_numbers(packs)
     return [
@@ -261,9 +260,9 @@ def _unpacked_buckets(gateway: Gateway, keys: Keys) -> list[Bucket]:
     ]
 
 
-def _pack(gateway: Gateway, keys: Keys, bucket: Bucket, events: str) -> None:
-    """Put one value in the place of a bucket's keys; an empty one where there are none."""
-    outcome = gateway.read(read_all(events))
+def _pack(gateway: Gateway, bucket: Bucket, events: str) -> None:
+    """Replace a bucket's keys by one value, which is empty if there are none."""
+    keys, outcome = gateway.keys, gateway.read(read_all(events))
     items = outcome.answers[0].items
     pack = encode_pack(items)
     if len(pack) > _LONGEST_PACK:
@@ -271,7 +270,7 @@ def _pack(gateway: Gateway, keys: Keys, bucket: Bucket, events: str) -> None:
     gateway.commit(
         [
             none_below(keys.packs_of(bucket.name)),
-            unwritten_since(events, end_of(events), outcome.revision),
+            unwritten_since(events, outcome.revision),
             unchanged(keys.bucket(bucket.name), bucket.mod_revision),
         ],
         [
@@ -297,7 +296,7 @@ class Content(NamedTuple):
     packs: Sequence[KeyValue]
 
     def events(self) -> list[Event]:
-        """The events, in their order; what somebody else has written there is left out."""
+        """Return the events in their order; unreadable ones are left out."""
         return readable_events(self.items, self.packs)
 
 
@@ -326,18 +325,17 @@ def parts(buckets: Sequence[Bucket], packed: Mapping[str, int]) -> Iterator[Sequ
 
 
 def read_contents(
-    gateway: Gateway, keys: Keys, part: Sequence[Bucket], *, pool_type: str | None, seen: int
+    gateway: Gateway, part: Sequence[Bucket], *, pool_type: str | None, seen: int
 ) -> list[Content]:
     """Ask for what is in some buckets.
 
     Args:
-        gateway: The cluster.
-        keys: Where things are in it.
+        gateway: The keys of the pools.
         part: As `parts` has it: if they are several, all of them are packed.
         pool_type: Of what isn't packed, the events of that pool will do; None for all.
         seen: Of what isn't packed, those will do that were written after that revision.
     """
-    first, last = part[0].name, part[-1].name
+    keys, first, last = gateway.keys, part[0].name, part[-1].name
     asked = [
         read_from(keys.bucket(first), end_of(keys.bucket(last)), keys_only=True),
         read_from(keys.packs_of(first), end_of(keys.packs_of(last))),

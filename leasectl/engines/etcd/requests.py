@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from leasectl.errors import CorruptState
 from leasectl.text.properties import MALFORMED, Malformed, read_integer, reason_of
+from leasectl.text.wording import printable
 
 # etcd's own limit on operations of either branch, and on comparisons, of one transaction
 # (--max-txn-ops). A transaction within it has a limit of its own: what that one leaves of this.
@@ -22,7 +23,7 @@ Json = Mapping[str, Any]
 
 
 class KeyValue(NamedTuple):
-    """A key as etcd has it. The revisions are etcd's; attached to no etcd lease is 0."""
+    """A key of etcd with its value and revisions. A lease id of 0 is none."""
 
     key: str
     value: str
@@ -84,41 +85,38 @@ def read(key: str) -> Json:
 
 def read_all(prefix: str, *, limit: int = 0, keys_only: bool = False) -> Json:
     """Read keys by prefix, in the order of the keys; 0 for no limit."""
-    return {
-        "request_range": {**_below(prefix, keys_only), **({"limit": str(limit)} if limit else {})}
-    }
+    options: dict[str, Any] = {"keys_only": True} if keys_only else {}
+    if limit:
+        options["limit"] = str(limit)
+    return {"request_range": {**_below(prefix), **options}}
 
 
 def read_from(start: str, end: str, *, keys_only: bool = False) -> Json:
     """Read keys from one to right before another, in the order of the keys."""
-    span: dict[str, Any] = {"key": encode(start), "range_end": encode(end)}
-    return {"request_range": {**span, "keys_only": True} if keys_only else span}
+    options = {"keys_only": True} if keys_only else {}
+    return {"request_range": {**_span(start, end), **options}}
 
 
-def read_last_created(prefix: str, *, before: int | None = None, limit: int = 1) -> Json:
-    """Read the key that was created last, or so many of them, the last first.
+def read_last_created(prefix: str, *, before: int, limit: int) -> Json:
+    """Read the keys that were created last, the last first.
 
     Args:
-        prefix: Of the keys.
-        before: The revision before which they were created; None for any.
+        prefix: The prefix of the keys.
+        before: The revision before which they were created.
         limit: How many.
     """
-    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
     order = {"sort_order": "DESCEND", "sort_target": "CREATE", "limit": str(limit)}
-    most = {} if before is None else {"max_create_revision": str(before - 1)}
-    return {"request_range": {**span, **order, **most}}
+    return {"request_range": {**_below(prefix), **order, "max_create_revision": str(before - 1)}}
 
 
 def read_created_after(prefix: str, revision: int) -> Json:
     """Read the keys that were created after a revision."""
-    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
-    return {"request_range": {**span, "min_create_revision": str(revision + 1)}}
+    return {"request_range": {**_below(prefix), "min_create_revision": str(revision + 1)}}
 
 
 def count(prefix: str) -> Json:
     """Count keys by prefix."""
-    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
-    return {"request_range": {**span, "count_only": True}}
+    return {"request_range": {**_below(prefix), "count_only": True}}
 
 
 def as_of(reading: Json, revision: int) -> Json:
@@ -140,10 +138,10 @@ def delete(key: str) -> Json:
 
 
 def grouped(operations: Sequence[Json]) -> Sequence[Json]:
-    """As many writes as a transaction takes in groups: each is a transaction inside, unguarded.
+    """Return many writes in groups, each a nested transaction without guards; few as they are.
 
-    What they read isn't among the answers. Fewer are left as they are. A group takes as many as the
-    comparisons of the whole leave of what one transaction takes, so the groups are small.
+    What nested transactions read isn't among the answers. etcd's limit on a group is reduced by the
+    comparisons of the outer transaction, so the groups are small.
     """
     if len(operations) <= MOST_OPERATIONS:
         return operations
@@ -154,19 +152,17 @@ def grouped(operations: Sequence[Json]) -> Sequence[Json]:
 
 def none_below(prefix: str) -> Json:
     """Guard: there is no key with that prefix."""
-    return {**absent(prefix), "range_end": encode(end_of(prefix))}
+    return {**absent(prefix), **_below(prefix)}
 
 
 def delete_all(prefix: str) -> Json:
     """Delete keys by prefix."""
-    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
-    return {"request_delete_range": span}
+    return {"request_delete_range": _below(prefix)}
 
 
 def unchanged(key: str, mod_revision: int) -> Json:
-    """Guard: nobody has written the key since; 0 means that it isn't there."""
-    wanted = {"target": "MOD", "mod_revision": str(mod_revision)}
-    return {"key": encode(key), **wanted}
+    """Guard: the key still has this revision; 0 means that it isn't there."""
+    return {"key": encode(key), "target": "MOD", "mod_revision": str(mod_revision)}
 
 
 def has_value(key: str, value: str) -> Json:
@@ -174,20 +170,19 @@ def has_value(key: str, value: str) -> Json:
     return {"key": encode(key), "target": "VALUE", "value": encode(value)}
 
 
-def unwritten_since(start: str, end: str, revision: int) -> Json:
-    """Guard: no key from one to right before another is there that was written after a revision."""
-    span = {"key": encode(start), "range_end": encode(end)}
-    return {**span, "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
+def unwritten_since(prefix: str, revision: int) -> Json:
+    """Guard: no key with that prefix was written after a revision."""
+    limit = {"target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
+    return {**_below(prefix), **limit}
 
 
 def created_at(key: str, create_revision: int) -> Json:
     """Guard: it is the same key still, whatever was written to it; 0 means that it isn't there."""
-    wanted = {"target": "CREATE", "create_revision": str(create_revision)}
-    return {"key": encode(key), **wanted}
+    return {"key": encode(key), "target": "CREATE", "create_revision": str(create_revision)}
 
 
 def revision_in(kv: KeyValue | None) -> int:
-    """That at which a key was written, as it was seen; 0 when it isn't there."""
+    """Return the revision at which a key was written; 0 if it isn't there."""
     return 0 if kv is None else kv.mod_revision
 
 
@@ -202,12 +197,14 @@ def absent(key: str) -> Json:
     return created_at(key, 0)
 
 
-def _below(prefix: str, keys_only: bool) -> dict[str, Any]:
-    """Which keys a read by prefix is about, and whether about their values, too."""
-    span: dict[str, Any] = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
-    if keys_only:
-        span["keys_only"] = True
-    return span
+def _span(start: str, end: str) -> dict[str, str]:
+    """The keys from one to right before another."""
+    return {"key": encode(start), "range_end": encode(end)}
+
+
+def _below(prefix: str) -> dict[str, str]:
+    """The keys with a prefix."""
+    return _span(prefix, end_of(prefix))
 
 
 def parse_outcome(
@@ -246,6 +243,14 @@ def unreadable_answer(error: Exception) -> CorruptState:
     return CorruptState(
         f"etcd gave an answer that can't be read: {reason_of(error)}; is it etcd that "
         "answers there?"
+    )
+
+
+def unreadable(kv: KeyValue, error: object) -> CorruptState:
+    """The error for a key whose value isn't in leasectl's format."""
+    return CorruptState(
+        f"etcd: {printable(kv.key)} can't be read: {printable(reason_of(error), longest=80)}; "
+        "was it written by a newer version?"
     )
 
 

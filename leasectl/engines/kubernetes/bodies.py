@@ -6,10 +6,10 @@ leaves as it was seen isn't written anew either. A change carries the uid and re
 so that it is refused where that isn't so any more; a name that isn't there would be made by it
 without the uid.
 
-Of a subject all that is small is one object, an annotation for each kind of it, and each content is
-another. Text is kept as it is, so that `kubectl describe lease` shows it; bytes that are none, or
-would come back as others, are in base64. The object of a subject also says which contents there
-are, before they are: so none is forgotten, whoever is killed.
+All small values of a subject are in one object, with an annotation for each kind; each content is
+an object of its own. Text is kept as it is, so that `kubectl describe lease` shows it; other bytes
+are in base64. The object of a subject lists its contents before they are created, so none is
+forgotten if its writer is killed.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ def _encode_values(body: Body, new: ValuesObject) -> None:
 
 
 def _write_said(notes: dict[str, Any], kind: str, said: Said) -> dict[str, Any]:
-    """Have annotations say it; return the record of that."""
+    """Write a value into annotations; return the rest of its record."""
     text = _as_text(said.content)
     notes[annotation_of(kind)] = b64encode(said.content).decode() if text is None else text
     record = {
@@ -352,7 +352,7 @@ def as_seen(raw: Json) -> Body:
 
 
 def put_in_pool(meta: Mapping[str, Any], pool_type: str | None) -> None:
-    """Have an object be found as one of a pool, or of none."""
+    """Set the label and the annotation that name the pool of an object."""
     meta["annotations"].pop(TYPE, None)
     meta["labels"].pop(POOL, None)
     if pool_type is not None:

@@ -1,8 +1,8 @@
 """What was edited by hand and contradicts the annotations.
 
-Whoever edits a label, or one of the fields that `kubectl get leases` shows, changes nothing by
-that, but that the object isn't found any more, or that people see something else. What the
-annotations don't tell is lost: a claim that was edited is no claim.
+The annotations count. After an edit of a label, leasectl doesn't find the object; after an edit of
+a field that `kubectl get leases` shows, people see a wrong value. Both are restored from the
+annotations. What an edit removes from the annotations is lost: an edited claim is no claim.
 """
 
 from __future__ import annotations

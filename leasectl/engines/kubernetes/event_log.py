@@ -1,9 +1,10 @@
 """Read events of the cluster and of this machine, each once.
 
-A cluster keeps them for an hour as a rule, of whoever was there to send them; this state directory
-has what was done by it for as long as it keeps events. Both are read as one, by their times. What
-only it has gets the numbers that are left between those of the cluster's, which say in which order
-that was told: so whoever goes on from a number misses nothing, however late it was told.
+A cluster usually keeps events for an hour, from all processes that could send them. This state
+directory keeps the events of its own actions for as long as it keeps any. Both are merged by their
+times. The cluster's events have numbers in the order of their arrival; events that only this state
+directory has get unused numbers between them. So a reader that continues after a number misses no
+event, however late it arrived.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class KubernetesEventLog:
         after: int = 0,
         missed: Callable[[Missed], None] | None = None,
     ) -> Iterator[Event]:
-        """As `EventLog.read`; after a number there are only the cluster's, as they came there."""
+        """Implements `EventLog.read`; after a number, only the cluster's, as they arrived."""
         found = self._of_cluster(wanted.type, after)
         if found is None:
             assert self._own is not None
@@ -77,7 +78,7 @@ class KubernetesEventLog:
         return list(self.read(wanted))[-number:][::-1]
 
     def last_number(self) -> int:
-        """As `EventLog.last_number`: of what the cluster has; this machine's own are read at 0."""
+        """Implements `EventLog.last_number` for the cluster's events; ours are read at 0."""
         if self._watch is not None:
             return self._watch.reached()
         found = self._of_cluster(None, 0)
@@ -118,7 +119,7 @@ class KubernetesEventLog:
             return None
 
     def _check_own(self, refusal: AccessRefused) -> None:
-        """Have this machine's own do, if that is all that we may; say so."""
+        """Fall back to this machine's events if that is all we may read; note it in `remark`."""
         if self._own is None or not is_not_permitted(refusal):
             raise refusal
         self.remark = f"only events of this machine are shown: {refusal}"

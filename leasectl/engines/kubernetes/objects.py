@@ -1,11 +1,11 @@
 """The objects of one namespace: `Objects` over Lease objects; finds lost answers.
 
-An answer that is lost is looked for in one place, here. A write may be tried again whatever became
-of it, since it is guarded by what was seen: only one of the tries can be carried out. If none says
-that it was, because it is another object by now or isn't there, one looks, and the object tells
-whether it is ours: a ticket by its name, which nobody else would choose, a claim by its key and its
-fence, a renewal by its time. Where nobody answers before the deadline it is `LostAnswer`: what was
-written then is found by its claim key, or goes with its ttl.
+Lost answers are handled here and nowhere else. A write may be repeated at any time, because it is
+guarded by the version that was seen: only one of its tries can be carried out. If all tries are
+refused, since the object has changed or is gone, this module reads the object and compares it with
+the write: a ticket by its random name, a claim by its key and fence, a renewal by its time. If
+there is no answer before the deadline, the write ends with `LostAnswer`. What it may have written
+is found later by its claim key, or ends with its ttl.
 """
 
 from __future__ import annotations
@@ -143,14 +143,14 @@ class KubernetesObjects:
         )
 
     def get(self, name: str) -> Json | None:
-        """Return one Lease as it is now, whosever it is; None where there is none."""
+        """Return a Lease as it is now, of any program; None if there is none."""
         try:
             return self.api.get(self.collection, name)
         except Absent:
             return None
 
     def list_raw(self, labels: str = "") -> tuple[tuple[Json, ...], int]:
-        """Return the Leases that a label selector selects, whosever they are, and their version."""
+        """Return the Leases that a label selector selects, of any program, and their version."""
         observed = self._observed
         before = 0 if observed is None else observed.newest()
         found = self.api.list(self.collection, labels=labels)
@@ -187,15 +187,15 @@ class KubernetesObjects:
             return _written(self.api.create(self.collection, body, is_repeatable=True))
         except AlreadyExists:
             raw = self.get(body["metadata"]["name"])
-            self._check_ours(raw)
+            why = self._why_taken(raw)
+            if why is not None:
+                raise why from None
             return _found(raw, is_done)
 
-    def _check_ours(self, raw: Json | None) -> None:
+    def _why_taken(self, raw: Json | None) -> LeaseError | None:
         from leasectl.engines.kubernetes.edited import why_taken
 
-        why = None if raw is None else why_taken(raw, self.collection.namespace)
-        if why is not None:
-            raise why
+        return None if raw is None else why_taken(raw, self.collection.namespace)
 
     def replace_raw(self, body: Json, is_done: Callable[[Found], bool]) -> Written:
         """Write a Lease, with the uid and resourceVersion that were seen.
@@ -263,10 +263,10 @@ class KubernetesObjects:
     # What people are told
 
     def check(self) -> None:
-        """As `Objects.check`, after a list was empty: so is one of no namespace.
+        """Check that the namespace exists, after a list was empty.
 
-        Only who may everything is told an empty list of it, and he may look. Where that isn't told
-        at once, the list counts.
+        Only an administrator gets an empty list of a missing namespace (others get a 403), and may
+        look it up. If that isn't answered at once, the list counts.
         """
         try:
             with self.api.limited(boottime_seconds() + _LOOK_SECONDS, is_strict=True):
@@ -289,10 +289,7 @@ class KubernetesObjects:
         return NotFound(f'no pool "{name}", but {there} of it: {was}; see: leasectl doctor')
 
     def why_unreadable(self, name: str) -> LeaseError:
-        from leasectl.engines.kubernetes.edited import why_taken
-
-        raw = self.get(name)
-        why = None if raw is None else why_taken(raw, self.collection.namespace)
+        why = self._why_taken(self.get(name))
         return why or CorruptState("a Lease has the name of another kind of leasectl's")
 
     def is_forbidden(self, error: BaseException) -> bool:
@@ -350,7 +347,7 @@ def _written(raw: Json) -> Written:
 
 
 def _found(raw: Json | None, is_done: Callable[[Found], bool]) -> Written:
-    """What is there after a write that was refused, perhaps because of an earlier try."""
+    """Return what is there after a refused write; an earlier try may have been carried out."""
     found = None if raw is None else parse_object(raw)
     if found is not None and is_done(found):
         return Written(True, found)

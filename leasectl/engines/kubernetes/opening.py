@@ -12,13 +12,22 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.changes import with_belonging
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.engine import ClusterSides
 from leasectl.engines.cluster.events import ClusterEvents
-from leasectl.engines.cluster.objects import BelongingObject, Change, Found, PoolObject, Selection
+from leasectl.engines.cluster.objects import (
+    BelongingObject,
+    Change,
+    Found,
+    Identity,
+    PoolObject,
+    Selection,
+    Told,
+)
 from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.address import leases
@@ -30,7 +39,6 @@ from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.cluster.objects import Told
     from leasectl.engines.kubernetes.own_record import OwnRecord
     from leasectl.engines.kubernetes.posting import Posting
     from leasectl.engines.pool_admin import EventLog
@@ -77,23 +85,23 @@ def open_kubernetes(
     """Open the pools in a namespace; nothing is asked of the cluster yet.
 
     Args:
-        api: Of the cluster.
-        namespace: Where the Leases are.
-        state_id: Names where claim keys are unique.
-        observed_path: Of the file where its processes keep what they have seen; None for none.
-        lost: Told of leases that went away without having been given back.
+        api: The API of the cluster.
+        namespace: The namespace of the Leases.
+        state_id: The name of the state directory in which claim keys are unique.
+        observed_path: The file in which its processes keep their observations; None for none.
+        lost: Told of leases that ended without a release.
         clock: Where times come from.
-        caller: Who makes and changes pools, for the record of events.
-        own: Where a state directory has the events of what was done by it; None for nowhere.
-        posting: What sends events to the cluster; None where nothing is told of anything.
-        only_looks: Whoever looks at pools and names writes nothing.
-        warn: Told, in a line for people, that the cluster was restored from a backup, or a pool
-            deleted by hand; of each thing once.
+        caller: Who creates and changes pools, for the record of events.
+        own: The state directory's record of its own events; None for none.
+        posting: Sends events to the cluster; None if no events are kept.
+        only_looks: Nothing is written.
+        warn: Called once with a line for people if the cluster was restored from a backup, or a
+            pool deleted by hand.
     """
     observed = Observed(clock, observed_path)
     objects = KubernetesObjects(api, leases(namespace), observed)
     if not only_looks:
-        objects.restored = _note_restored(objects, warn)
+        objects.restored = partial(note_restored, objects, warn)
     post = _post(own, posting)
     if post is not None:
         objects.post = post
@@ -116,8 +124,6 @@ def _post(own: OwnRecord | None, posting: Posting | None) -> Callable[[Told], ob
         return None
 
     def post(told: Told) -> None:
-        from leasectl.engines.cluster.objects import Identity
-
         if own is not None:
             for each in told.events:
                 own.add(each)
@@ -127,26 +133,16 @@ def _post(own: OwnRecord | None, posting: Posting | None) -> Callable[[Told], ob
     return post
 
 
-def _note_restored(
-    objects: KubernetesObjects, warn: Callable[[str], object]
-) -> Callable[[int, int], object]:
-    def note(before: int, version: int) -> None:
-
-        note_restored(objects, warn, before, version)
-
-    return note
-
-
 def note_restored(
     objects: KubernetesObjects, warn: Callable[[str], object], before: int, version: int
 ) -> None:
-    """Tell that a cluster was restored: a user, and all who use its pools.
+    """Warn the user that a cluster was restored, and mark its pools for all other processes.
 
     Args:
-        objects: Where they are.
-        warn: Told in a line for people.
-        before: The resourceVersion that it had before.
-        version: What it has now.
+        objects: The objects of the pools.
+        warn: Called with a line for people.
+        before: The resourceVersion of an earlier list.
+        version: The present one.
     """
     warn(
         f'the cluster of namespace "{objects.collection.namespace}" was restored '
@@ -155,7 +151,7 @@ def note_restored(
         "resources; see: leasectl status, leasectl doctor"
     )
     epoch = secrets.token_hex(8)
-    with contextlib.suppress(LeaseError):  # whoever looks next sees it for himself
+    with contextlib.suppress(LeaseError):  # the next process that looks sees it, too
         floor = before + 1  # so that no fence comes again
         for each in objects.list(Selection(kinds=("pool",))).items:
             _note(objects, each, epoch, floor)

@@ -1,7 +1,7 @@
 """Record events in the state directory.
 
-It is written with the next change there, which is that of the handle's record; where none follows,
-at once. So it is there also where the cluster takes no events, or was told too late.
+An event is written with the next change of the database, which is that of the handle's record; if
+none follows, at once. So it is kept even if the cluster rejects events, or gets them too late.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OwnRecord:
         return self._state.events.kept_number > 0
 
     def add(self, event: Event) -> None:
-        """Have an event be written."""
+        """Record an event."""
         if event.kind in _FOLLOWED:
             self._add(event)
         else:

@@ -18,17 +18,18 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from leasectl.engines.cluster.objects import Told, stamp
-from leasectl.engines.cluster.records import mapping, safe_text
+from leasectl.engines.cluster.records import event_record, read_event
 from leasectl.engines.kubernetes.api.address import events
-from leasectl.engines.kubernetes.api.refusals import Conflict, NotPermitted
+from leasectl.engines.kubernetes.api.refusals import Conflict, is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.names import DOMAIN, KIND, POOL, Json, label_of_type
 from leasectl.engines.kubernetes.reading import annotations_of, identity_of
 from leasectl.errors import LeaseError
-from leasectl.state.event import Event, EventKind
+from leasectl.state.event import Event
+from leasectl.system.afterwards import begin as begin_afterwards
 from leasectl.system.clock import Clock
 from leasectl.system.own_files import open_own
 from leasectl.text.durations import format_seconds
@@ -39,15 +40,8 @@ from leasectl.text.properties import (
     read_json,
     read_name,
     read_number,
-    read_optional,
-    read_text,
-    read_word,
 )
 from leasectl.text.wording import counted, printable
-
-if TYPE_CHECKING:
-    from leasectl.engines.cluster.objects import Told
-
 
 # The value of the label by which those are found that have something to be read.
 EVENT = "event"
@@ -61,9 +55,6 @@ _LONGEST_NAME = 253
 _RANDOM_BYTES = 8
 # So many Leases are told of at once, each in an object of its own.
 _MOST_ABOUT = 16
-# So long is none that we write.
-_LONGEST_KIND = 40
-_WARNINGS: tuple[EventKind, ...] = ("lost", "work failed")
 _BY = {
     "command": "by leasectl release",
     "delay": "at its release time",
@@ -85,6 +76,7 @@ Work = Callable[[], object]
 def encode_post(post: Told, namespace: str) -> list[dict[str, Any]]:
     """Write what a step did, as objects; `parse_post` reads the first of them back."""
     last = post.events[-1]
+    is_loss = any(each.kind == "lost" for each in post.events)
     title = post.title or "".join(word.capitalize() for word in last.kind.split())
     rest: dict[str, Any] = {
         "apiVersion": "events.k8s.io/v1",
@@ -94,7 +86,7 @@ def encode_post(post: Told, namespace: str) -> list[dict[str, Any]]:
         "reportingInstance": os.uname().nodename[:_LONGEST_INSTANCE] or "-",
         "action": title,
         "reason": title,
-        "type": "Warning" if last.kind in _WARNINGS or _is_loss(post) else "Normal",
+        "type": "Warning" if is_loss or last.kind == "work failed" else "Normal",
         "note": _note(last),
     }
     made = []
@@ -102,7 +94,7 @@ def encode_post(post: Told, namespace: str) -> list[dict[str, Any]]:
         meta: dict[str, Any] = {"name": _name(each.name), "namespace": namespace}
         if number == 0:
             labels = {KIND: EVENT, POOL: label_of_type(last.type)}
-            meta = {**meta, "labels": labels, "annotations": {_EVENTS: _written(post.events)}}
+            meta = {**meta, "labels": labels, "annotations": {_EVENTS: _encode(post.events)}}
         regarding = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -115,61 +107,22 @@ def encode_post(post: Told, namespace: str) -> list[dict[str, Any]]:
 
 
 def parse_post(raw: Json) -> list[Event]:
-    """The events in an object; none in one that nobody of ours has written so."""
+    """Return the events in an object; none if it isn't in leasectl's format."""
     version = identity_of(raw).version * NUMBERS_PER_VERSION
     try:
         records = read_json(annotations_of(raw)[_EVENTS])
         if not isinstance(records, list) or len(records) > NUMBERS_PER_VERSION:
             raise Malformed("events are no list")
-        return [_read(mapping(each), version + number) for number, each in enumerate(records)]
+        return [
+            read_event(each, read_number, number=version + number, type=read_name(each["type"]))
+            for number, each in enumerate(records)
+        ]
     except MALFORMED:
         return []
 
 
-def _written(events: Sequence[Event]) -> str:
-    return json.dumps([_record(each) for each in events], separators=(",", ":"))
-
-
-def _record(event: Event) -> dict[str, object]:
-    """An event without its number, and what is as usual."""
-    usual = {**Event._field_defaults, "number": event.number}
-    return {
-        field: value
-        for field, value in event._asdict().items()
-        if field not in usual or value != usual[field]
-    }
-
-
-def _read(record: Json, number: int) -> Event:
-    get = record.get
-    return Event(
-        number=number,
-        time=read_number(record["time"]),
-        kind=_read_kind(record["kind"]),
-        type=read_name(record["type"]),
-        names=tuple(map(read_word, get("names", ()))),
-        fences=tuple(map(int, get("fences", ()))),
-        handle=safe_text(read_text(get("handle", ""))),
-        acquisition=int(get("acquisition", 0)),
-        holder_identity=safe_text(read_text(get("holder_identity", ""))),
-        count=int(get("count", 1)),
-        priority=int(get("priority", 0)),
-        ticket=int(get("ticket", 0)),
-        grant=int(get("grant", 0)),
-        wait_seconds=read_optional(read_number, get("wait_seconds")),
-        hold_seconds=read_optional(read_number, get("hold_seconds")),
-        by=safe_text(read_text(get("by", ""))),
-        reason=safe_text(read_text(get("reason", ""))),
-        build_url=safe_text(read_text(get("build_url", ""))),
-    )
-
-
-def _read_kind(value: object) -> EventKind:
-    """A kind, or one that a later version has."""
-    kind = read_text(value)
-    if not kind.replace(" ", "").isalpha() or not kind.isascii() or len(kind) > _LONGEST_KIND:
-        raise Malformed("a kind of event is none")
-    return cast("EventKind", kind)
+def _encode(events: Sequence[Event]) -> str:
+    return json.dumps([event_record(each, "number") for each in events], separators=(",", ":"))
 
 
 def _name(object_name: str) -> str:
@@ -179,13 +132,9 @@ def _name(object_name: str) -> str:
     return f"{begin}.{random}"
 
 
-def _is_loss(post: Told) -> bool:
-    return any(each.kind == "lost" for each in post.events)
-
-
 def _note(event: Event) -> str:
     """What happened, for people; of a resource of several it is the same."""
-    who = f"{event.holder_identity or 'somebody'}"
+    who = event.holder_identity or "somebody"
     reason = f": {event.reason}" if event.reason else ""
     names = ", ".join(map(as_given, event.names))
     if event.kind == "queued":
@@ -199,17 +148,13 @@ def _note(event: Event) -> str:
         text = f"{names} of {who}{_after(event.hold_seconds)} {by}{reason}"
     else:
         text = f"{names or event.type} by {who}{reason}"
-    return _short(printable(text, longest=_LONGEST_NOTE_BYTES))
+    # No more bytes than a note may have.
+    encoded = printable(text, longest=_LONGEST_NOTE_BYTES).encode(errors="replace")
+    return encoded[:_LONGEST_NOTE_BYTES].decode(errors="ignore")
 
 
 def _after(seconds: float | None) -> str:
     return "" if seconds is None else f" after {format_seconds(max(0.0, seconds))}"
-
-
-def _short(text: str) -> str:
-    """A text with no more bytes than a note may have."""
-    encoded = text.encode(errors="replace")
-    return encoded[:_LONGEST_NOTE_BYTES].decode(errors="ignore")
 
 
 class Posting:
@@ -220,7 +165,7 @@ class Posting:
         namespace: Where.
         refused_path: Of the file that says that we may not; None for none.
         warn: Called with a line for people about that, once.
-        begin: Has something done beside all else; None for as `afterwards` does.
+        begin: Starts a work in the background.
         longest_seconds: Sending one event is given up after that long.
         clock: Where times come from.
     """
@@ -232,7 +177,7 @@ class Posting:
         *,
         refused_path: str | None = None,
         warn: Callable[[str], None] = lambda _: None,
-        begin: Callable[[Work], object] | None = None,
+        begin: Callable[[Work], object] = begin_afterwards,
         longest_seconds: float = _LONGEST_SECONDS,
         clock: Clock,
     ) -> None:
@@ -246,16 +191,13 @@ class Posting:
         self._rests_until = 0.0
 
     def send(self, post: Told) -> None:
-        """Have it be sent; nobody waits for that, and nothing comes of it if it can't be."""
-        if self._begin is None:
-            from leasectl.system.afterwards import begin
-
-            self._begin = begin
+        """Send an event in the background; a failure has no consequences."""
         self._begin(partial(self._send, post))
 
     def _send(self, post: Told) -> None:
         now = self._clock.elapsed()
-        if now < self._rests_until or self._was_refused_lately():
+        age = self._refused_age()
+        if now < self._rests_until or (age is not None and abs(age) < _TRY_AGAIN_SECONDS):
             return
         try:
             with self._api.limited(now + self._longest_seconds, is_strict=True):
@@ -263,21 +205,19 @@ class Posting:
                     with contextlib.suppress(Conflict):  # by the try before, whose answer was lost
                         self._api.create(self._events, body, is_repeatable=True)
         except LeaseError as failure:
-            if isinstance(failure.__cause__, NotPermitted):
+            if is_not_permitted(failure):
                 self._note_refused(failure)
                 return
             self._rests_until = self._clock.elapsed() + _REST_SECONDS
         else:
-            self._note_taken()
+            if self._refused_path is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._refused_path)
 
     # Whether we may
 
-    def _was_refused_lately(self) -> bool:
-        age = self._refused_age()
-        return age is not None and abs(age) < _TRY_AGAIN_SECONDS
-
     def _refused_age(self) -> float | None:
-        """How long ago we were refused, in seconds; None if we weren't."""
+        """Return the seconds since we were refused; None if we weren't."""
         if self._refused_path is None:
             return None
         try:
@@ -294,8 +234,3 @@ class Posting:
                 os.utime(self._refused_path)
         if is_new:
             self._warn(f"leases work, but no events are written: {refusal}")
-
-    def _note_taken(self) -> None:
-        if self._refused_path is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._refused_path)

@@ -1,8 +1,8 @@
 """Parse Lease objects, and check them.
 
-Anybody who may edit Leases may write anything. What can't be read is never a crash: such a resource
-is had by nobody, such a ticket counts as one that could use anything until its time is over, and
-whoever asks finds both among the `Unreadable`.
+Any user who may edit Leases may write anything. An unreadable object is never a crash: such a
+resource isn't granted, and such a ticket counts as one that could use any resource until it
+expires. `doctor` names both.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
 
 
 def _foreign_claim(raw: Json, spec: Json) -> Claim:
-    """What somebody holds who isn't of ours, by what the API says of that."""
+    """Return the claim of another program, from the fields of the API."""
     ttl = spec.get("leaseDurationSeconds")
     renewed = spec.get("renewTime") or spec.get("acquireTime")
     made = mapping(raw.get("metadata")).get("creationTimestamp")

@@ -12,6 +12,7 @@ from typing import Callable
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.opening import open_etcd
 from leasectl.engines.etcd.requests import read, read_all
@@ -58,11 +59,10 @@ class Access:
         self.lost: list[tuple[str, tuple[str, ...]]] = []
         lost = lost or self._note
         self.state_id = state_id
-        self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
-        opened = open_etcd(
-            prefix, self.gateway, state_id=state_id, lost=lost, clock=CLOCK, kept=kept
-        )
-        self.keys, self.context = opened.keys, opened.context
+        address = EtcdAddress(tuple(endpoints), prefix)
+        self.gateway = Gateway(address, clock=CLOCK, deadline_seconds=seconds, pause=pause)
+        opened = open_etcd(self.gateway, state_id=state_id, lost=lost, clock=CLOCK, kept=kept)
+        self.keys, self.context = self.gateway.keys, opened.context
         self.engine, self.pools, self.events = opened.engine, opened.pools, opened.events
         self.values = opened.values
         self.backend = PoolBackend("etcd:", self.engine, opened, clock=CLOCK)

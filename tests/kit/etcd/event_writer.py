@@ -31,7 +31,6 @@ class Writer:
         words = itertools.count(first)
         self._events = EtcdEvents(
             access.gateway,
-            access.keys,
             clock=self.time.clock,
             kept=kept,
             draw=lambda size: f"{next(words) << 6:0{2 * size}x}",
@@ -85,4 +84,4 @@ def pack_all(access: Access) -> None:
     before = -1
     while len(packs(access)) > before:
         before = len(packs(access))
-        pack_a_bucket(access.gateway, access.keys, clock=Clock(), choose=itemgetter(0))
+        pack_a_bucket(access.gateway, clock=Clock(), choose=itemgetter(0))

@@ -8,7 +8,7 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.engines.kubernetes.posting import Posting
 from leasectl.model import Claimant, Lease, Request
@@ -31,7 +31,7 @@ class Access:
         self, kubeconfig: Path, *, state_id: str = "host", tells_events: bool = False
     ) -> None:
         choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
-        api = open_api(choice, clock=CLOCK)
+        api = Api(choice, clock=CLOCK)
         opened = open_kubernetes(
             api,
             choice.namespace,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leasectl.engines.etcd.keys import LONGEST_SHOWN
+from leasectl.engines.cluster.records import LONGEST_SHOWN
 from leasectl.engines.notes import LONGEST_NOTE
 from leasectl.leases.marks import (
     Mark,

@@ -192,8 +192,6 @@ class TestEvictions:
     ) -> None:
         busy = Busy(
             "the server's words",
-            status=429,
-            reason="TooManyRequests",
             retry_after_seconds=retry_after,
             is_budget=is_budget,
         )

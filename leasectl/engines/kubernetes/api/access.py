@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, Union
+from typing import NamedTuple, Union
 
 from leasectl.engines.kubernetes.api.refusals import NotAuthenticated, NotPermitted
-from leasectl.errors import AccessRefused, CorruptState, InvalidRequest, NotAllowed
+from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import OTHER_TIME, NoAnswer
@@ -58,34 +58,10 @@ class Access(NamedTuple):
             longest_bytes=LONGEST_ANSWER_BYTES,
         )
 
-    def takes(self, other: Access) -> bool:
-        """Whether a client of another one leads to the same server in the same way."""
-        return (self.server, self.proxy_url) == (other.server, other.proxy_url) and (
-            self.trust is other.trust
-        )
-
-
-class Login(Protocol):
-    """Where the access comes from. Threads may share one."""
-
-    def current(self, seconds: float) -> Access:
-        """What is valid as far as is known here: files are read again when they have changed.
-
-        Args:
-            seconds: How long it may take, where a program has to be asked.
-
-        Raises:
-            LeaseError: There is none.
-        """
-        ...
-
-    def renewed(self, refused: Access, seconds: float) -> Access | None:
-        """Another instead of one that the server doesn't take; None where there is only that.
-
-        Raises:
-            LeaseError: As `current`.
-        """
-        ...
+    @property
+    def route(self) -> object:
+        """What is equal for two accesses whose requests may share a client."""
+        return self.server, self.proxy_url, self.trust
 
 
 _READY = "/readyz"
@@ -102,26 +78,6 @@ def addressed(access: Access, call: Call) -> Call:
         more_headers=access.more_headers,
         server_name=access.server_name,
     )
-
-
-def current_access(login: Login, seconds: float) -> Access:
-    """As `Login.current`, with errors that say nothing of what is under way: it isn't asked.
-
-    Raises:
-        AccessRefused: There is none.
-    """
-    try:
-        return login.current(seconds)
-    except (CorruptState, InvalidRequest, NotAllowed) as reason:
-        raise AccessRefused(reason) from reason
-
-
-def renewed_access(login: Login, refused: Access, seconds: float) -> Access | None:
-    """Implements `Login.renewed`; otherwise as `current_access`."""
-    try:
-        return login.renewed(refused, seconds)
-    except (CorruptState, InvalidRequest, NotAllowed) as reason:
-        raise AccessRefused(reason) from reason
 
 
 def not_let_in(access: Access, refusal: Refusal) -> AccessRefused:

@@ -127,7 +127,7 @@ class Collection(NamedTuple):
 
 
 class Deed(NamedTuple):
-    """What a request is to do, for whoever reads that it failed.
+    """The action of a request, for error messages.
 
     Args:
         verb: What, as roles name it.

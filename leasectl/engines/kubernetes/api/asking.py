@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn
 
 from leasectl.engines.kubernetes.api.access import (
     Access,
-    Login,
     Refusal,
     addressed,
-    current_access,
     is_ready,
     not_let_in,
-    renewed_access,
 )
 from leasectl.engines.kubernetes.api.address import EVICTION, Deed, Json
+from leasectl.engines.kubernetes.api.choice import ClusterChoice
+from leasectl.engines.kubernetes.api.login import FileLogin
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Failed,
@@ -31,7 +31,7 @@ from leasectl.engines.kubernetes.api.refusals import (
     parse_answer,
 )
 from leasectl.errors import BackendUnreachable
-from leasectl.http.exchange import Client
+from leasectl.http.exchange import IdleClients
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
 from leasectl.system.backoff import Backoff, Pauses
@@ -76,10 +76,10 @@ class Tries:
         return self._clock.elapsed() - self._start < _STARTING_SECONDS and self.left() > 0
 
     def pause_after_busy(self, access: Access, refusal: Busy) -> float:
-        """How long to wait; it doesn't count, unless somebody waits no longer than that.
+        """Return the seconds to wait, which prolong the deadline up to the limit.
 
         Raises:
-            BackendUnreachable: Somebody does.
+            BackendUnreachable: The server wants to be asked again after the limit.
         """
         self._reason = f"it is busy ({refusal})"
         pause = refusal.retry_after_seconds
@@ -102,7 +102,7 @@ class Tries:
         return self.pause() if said is None else min(said, max(0.0, self.left()))
 
     def pause(self) -> float:
-        """How long to wait before the next try where nobody says, in seconds."""
+        """Return the seconds to wait before the next try if the server doesn't say."""
         return min(self._pauses.next(), max(0.0, self.left()))
 
     def failure(self, access: Access) -> str:
@@ -120,7 +120,7 @@ class Tries:
 _LEAST_SECONDS = 3.0
 # A caller without a deadline waits for so long for a server that is busy and says when to retry.
 LONGEST_BUSY_SECONDS = 60.0
-# In `Asking._limits`: the caller of this thread has named no limit, which isn't the same as None.
+# The caller of this thread has set no limit, which isn't the same as None.
 _UNLIMITED = -1.0
 # Of a pause; in between a signal is heard of.
 _PIECE_SECONDS = 1.0
@@ -134,32 +134,42 @@ class Reply(NamedTuple):
     length: int  # of its text
 
 
+class _Limits(threading.local):
+    """The limit that a thread has set by `Asking.limited`, on the elapsed clock."""
+
+    until: float | None = _UNLIMITED
+    least = _LEAST_SECONDS
+
+
 class Asking:
-    """Asks the server of one cluster. Threads may share it, and have a connection each.
+    """Send requests to the server of one cluster. Threads may share it; each has a connection.
+
+    Nothing is asked, and no file is read, before the first request.
 
     Args:
-        login: Whose server, and as whom.
+        choice: The cluster and the user.
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
-        attempt_seconds: How long one of them may; then it is made anew, on a new connection.
-        busy_seconds: How long a request may take while the server is busy; None for the deadline.
-        rest_seconds: For how long nobody is asked again when nobody has answered in time, or the
-            server was busy.
+        attempt_seconds: How long one try may take; then it is repeated on a new connection.
+        busy_seconds: How long a request may take while the server is busy and says when to retry;
+            None for the deadline. Inside `limited`, that limit counts.
+        rest_seconds: After a timeout, or while the server is busy, all requests fail at once for
+            so long: for a process in which many would wait for the server, one after the other.
         pause: Called with seconds between two tries.
     """
 
     def __init__(
         self,
-        login: Login,
+        choice: ClusterChoice,
         *,
         clock: Clock,
-        deadline_seconds: float,
-        attempt_seconds: float,
-        busy_seconds: float | None,
-        rest_seconds: float,
-        pause: Callable[[float], object],
+        deadline_seconds: float = 10.0,
+        attempt_seconds: float = 4.0,
+        busy_seconds: float | None = None,
+        rest_seconds: float = 0.0,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.login = login
+        self._login = FileLogin(choice, clock=clock)
         self._clock = clock
         self._deadline_seconds = deadline_seconds
         self._attempt_seconds = attempt_seconds
@@ -167,33 +177,39 @@ class Asking:
         self._rest_seconds = rest_seconds
         self._rest = (0.0, "")  # until when on the elapsed clock, and why
         self._pause = pause
-        self._limits = threading.local()  # `until`: see `limited`
-        self._lock = threading.Lock()
-        # Under the lock, which nobody holds while waiting for the server:
-        self._idle: list[tuple[Access, Client]] = []  # those that nobody uses
-        self._is_closed = False
+        self._limits = _Limits()
+        self._clients = IdleClients()
 
     def close(self) -> None:
-        """End all connections: idle ones now, the others when they become idle."""
-        with self._lock:
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for _, client in idle:
-            client.close()
+        """End all connections: unused ones now, the others when they become unused."""
+        self._clients.close()
 
     @contextlib.contextmanager
     def limited(self, until: float | None, *, is_strict: bool = False) -> Iterator[None]:
-        """Implements `Api.limited`."""
+        """Wait not much longer for the requests of this thread inside; None for as long as ever.
+
+        Args:
+            until: A time on the elapsed clock.
+            is_strict: Wait no longer at all, however little time is left.
+        """
         limits = self._limits
-        before = getattr(limits, "until", _UNLIMITED), getattr(limits, "least", _LEAST_SECONDS)
+        before = limits.until, limits.least
         limits.until, limits.least = until, 0.0 if is_strict else _LEAST_SECONDS
         try:
             yield
         finally:
             limits.until, limits.least = before
 
-    def ask(self, deed: Deed, call: Call, *, is_repeatable: bool) -> Reply:
-        """Ask until it is answered.
+    def access(self) -> Access:
+        """Return the server and the user; nothing is asked of the server.
+
+        Raises:
+            AccessRefused: A file that says so can't be used.
+        """
+        return self._login.current(self._deadline_seconds)
+
+    def _send(self, deed: Deed, call: Call, *, is_repeatable: bool) -> Reply:
+        """Send a request until it is answered.
 
         Args:
             deed: What is to be done.
@@ -201,9 +217,9 @@ class Asking:
             is_repeatable: It may be carried out more than once.
 
         Raises:
-            Absent, Conflict, AlreadyExists, Expired: As `parse_answer`.
-            InvalidRequest, CorruptState: Likewise.
-            Busy: Of an eviction: for how long, nobody knows.
+            Absent, Conflict, AlreadyExists, Expired, InvalidRequest, CorruptState: As
+                `parse_answer`.
+            Busy: The server puts an eviction off, for an unknown time.
             LostAnswer: It may have been carried out, and isn't repeatable.
             BackendUnreachable, AccessRefused: As `Api` has them.
         """
@@ -213,7 +229,7 @@ class Asking:
             raise BackendUnreachable(why)
         tries = Tries(self._clock, start, self._until(start), self._limit(start))
         while True:
-            access = current_access(self.login, max(tries.left(), _LEAST_SECONDS))
+            access = self._login.current(max(tries.left(), _LEAST_SECONDS))
             seconds = min(self._attempt_seconds, tries.left())
             if seconds <= 0:
                 self._give_up(access, tries, self._clock.elapsed() - start)
@@ -243,7 +259,7 @@ class Asking:
             seconds -= _PIECE_SECONDS
 
     def _try(self, access: Access, deed: Deed, call: Call, seconds: float) -> Reply:
-        with self._client(access) as client:
+        with self._clients.borrow(access.route, access.new_client) as client:
             answer = client.ask(addressed(access, call), seconds=seconds)
         said = parse_answer(deed, access.server, answer)
         return Reply(answer.status, said, len(answer.text))
@@ -256,11 +272,11 @@ class Asking:
         """
         if not tries.is_renewed and not isinstance(refusal, NotPermitted):
             tries.is_renewed = True
-            if renewed_access(self.login, access, max(tries.left(), _LEAST_SECONDS)) is not None:
+            if self._login.renewed(access, max(tries.left(), _LEAST_SECONDS)) is not None:
                 return
         if isinstance(refusal, NoAnswer) or not tries.may_be_starting():
             raise not_let_in(access, refusal) from refusal
-        with self._client(access) as client:
+        with self._clients.borrow(access.route, access.new_client) as client:
             seconds = min(self._attempt_seconds, tries.left())
             unknown = isinstance(refusal, NotAuthenticated)
             if is_ready(access, client, seconds, as_nobody=unknown):
@@ -268,38 +284,17 @@ class Asking:
         tries.refusal = refusal
         self._wait(tries.pause())
 
-    @contextlib.contextmanager
-    def _client(self, access: Access) -> Iterator[Client]:
-        with self._lock:
-            outdated = [each for each in self._idle if not each[0].takes(access)]
-            self._idle = [each for each in self._idle if each[0].takes(access)]
-            client = self._idle.pop()[1] if self._idle else None
-        for _, each in outdated:
-            each.close()
-        if client is None:
-            client = access.new_client()
-        try:
-            yield client
-        finally:
-            with self._lock:
-                is_kept = not self._is_closed
-                if is_kept:
-                    self._idle.append((access, client))
-            if not is_kept:
-                client.close()
-
     def _until(self, start: float) -> float:
         """When a request that begins now has to end."""
-        limit: float | None = getattr(self._limits, "until", _UNLIMITED)
+        limit = self._limits.until
         deadline = start + self._deadline_seconds
         if limit is None or limit == _UNLIMITED:
             return deadline
-        least: float = self._limits.least
-        return min(deadline, max(limit, start + least))
+        return min(deadline, max(limit, start + self._limits.least))
 
     def _limit(self, start: float) -> float:
         """When it has to end, where the server is busy and says when to retry."""
-        limit: float | None = getattr(self._limits, "until", _UNLIMITED)
+        limit = self._limits.until
         if limit is None:  # the caller waits for as long as it takes
             return start + LONGEST_BUSY_SECONDS
         return start + self._busy_seconds if limit == _UNLIMITED else self._until(start)

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress, is_namespace
 from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.http.http1 import parse_url
 from leasectl.text.wording import printable
 
 # Where Kubernetes puts what a pod needs, unless its spec says that it doesn't.
@@ -38,8 +39,8 @@ class ClusterChoice(NamedTuple):
     Args:
         chosen_by: What named it.
         namespace: Where the objects are.
-        server: The address of its API; whoever goes on with a choice goes on with that cluster,
-            whatever its context means by then.
+        server: The address of its API. A recorded choice means this cluster, even if the context
+            names another by then.
         kubeconfigs: The paths of the files that are merged; none in a pod.
         context: The entry of theirs; empty in a pod.
         service_account: The folder of the service account; empty where there are kubeconfigs.
@@ -62,8 +63,6 @@ class ClusterChoice(NamedTuple):
         """Where it is written, for messages: ``context "ci" in /path``."""
         if self.service_account:
             return "the service account of this pod"
-        from leasectl.engines.kubernetes.api.kubeconfig import found_in
-
         return found_in(self.context, self.kubeconfigs)
 
     @property
@@ -80,7 +79,7 @@ class ClusterChoice(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """What whoever made the choice should hear of it; empty for nothing."""
+        """The warning about a choice; empty for none."""
         if self.server.startswith("http:") and not _is_here(self.server):
             why = "has an address without TLS"
         elif not self.is_verified:
@@ -91,6 +90,12 @@ class ClusterChoice(NamedTuple):
             f"{self.found} {why}: anyone on the network path to {self.server} could read and "
             "modify traffic and impersonate you"
         )
+
+
+def found_in(context: str, kubeconfigs: tuple[str, ...]) -> str:
+    """Return where a context is written, for messages."""
+    files = printable(":".join(kubeconfigs), longest=500)
+    return f'context "{printable(context)}" in {files}'
 
 
 def encode_choice(choice: ClusterChoice) -> str:
@@ -200,10 +205,8 @@ def _kubeconfigs(
 
 
 def _is_here(server: str) -> bool:
-    """Whether nobody else is on the way there."""
+    """Return whether a server is on this machine."""
     import ipaddress
-
-    from leasectl.http.http1 import parse_url
 
     host = parse_url(server).host
     try:

@@ -18,6 +18,7 @@ from leasectl.engines.kubernetes.api.kubeconfig import (
     MEND_IT,
     ClusterEntry,
     Entry,
+    fields_of,
     is_header,
     is_null,
 )
@@ -130,8 +131,7 @@ def _environment(entry: Entry) -> list[tuple[str, str]]:
     found = []
     if part is not None and not is_null(part):
         for number, item in enumerate(part.items if isinstance(part, Items) else (part,)):
-            pairs = item.pairs if isinstance(item, Fields) else ()
-            fields = {key.text: value for key, value in pairs}
+            fields = fields_of(item)
             name, value = fields.get("name"), fields.get("value")
             if not isinstance(name, Scalar) or not isinstance(value, Scalar):
                 raise entry.refused(f"has an env[{number}] without a name and a value")
@@ -145,31 +145,27 @@ def _asked(version: str, cluster: ClusterEntry | None, ca: Pem | None) -> object
     """What the program is told."""
     spec: dict[str, object] = {"interactive": False}
     if cluster is not None:
+        config = cluster.exec_config
         known = {
             "server": cluster.server,
             "tls-server-name": cluster.server_name,
             "insecure-skip-tls-verify": None if cluster.is_verified else True,
             "certificate-authority-data": ca and base64.b64encode(ca.content).decode(),
             "proxy-url": cluster.proxy_url,
-            "config": _config(cluster),
+            "config": config and _plain(config, iter(range(_MOST_PARTS))),
         }
         spec["cluster"] = {name: value for name, value in known.items() if value is not None}
     return {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
 
 
-def _config(cluster: ClusterEntry) -> Any:
-    part = cluster.exec_config
-    return None if part is None else _plain(part, iter(range(_MOST_PARTS)))
-
-
 def _plain(part: Part, left: Iterator[int]) -> Any:
-    """A part as JSON has it."""
+    """Return a part as a JSON value."""
     if next(left, None) is None:
         raise _TooMuch
     if isinstance(part, Items):
         return [_plain(each, left) for each in part.items]
     if isinstance(part, Fields):
-        return {key.text: _plain(value, left) for key, value in part.pairs}
+        return {name: _plain(value, left) for name, value in fields_of(part).items()}
     if not part.plain:
         return part.text
     if part.is_null:
@@ -187,7 +183,7 @@ class Credential(NamedTuple):
         token: A bearer token; None for none.
         certificate: With its key; None for none.
         key: Its key.
-        until: When it ends, on the elapsed clock; None where nobody has said.
+        until: When it ends, on the elapsed clock; None if the plugin doesn't say.
     """
 
     token: str | None
@@ -244,7 +240,7 @@ class PluginCredential:
         return known
 
     def forget(self) -> None:
-        """Have the program asked the next time, as no server takes what it has said."""
+        """Drop the credential, as a server rejects it; the next call asks the program again."""
         now = self._clock.elapsed()
         if now < self._asks_again_at:
             return  # it would say the same
@@ -344,7 +340,7 @@ def _pem(plugin: Plugin, text: str | None) -> Pem | None:
 
 def _text(plugin: Plugin, status: Mapping[str, object], field: str) -> str | None:
     value = status.get(field)
-    if value is None or value == "":
+    if value in (None, ""):
         return None
     if not isinstance(value, str):
         raise _refused(plugin, f"printed a {field} that is not text")

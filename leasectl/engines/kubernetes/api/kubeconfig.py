@@ -2,7 +2,7 @@
 
 If a name is in several files, its first entry counts as a whole, and so does the first current
 context. An unknown field of a user is refused: it might be another way to name an identity, and
-without it the requests would be sent as somebody else.
+without it the requests would be sent as another user.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from leasectl.engines.kubernetes.api.choice import found_in
 from leasectl.errors import CorruptState, FileUnreadable, InvalidRequest, NotSupported
 from leasectl.http.settings import NamedFile
 from leasectl.http.tls import Pem, look_at
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
-from leasectl.text.wording import printable
+from leasectl.text.wording import nearest, printable
 
 # What to do about whatever is wrong in a kubeconfig.
 MEND_IT = "mend that, or name another kubeconfig in LEASECTL_KUBECONFIG"
@@ -173,7 +174,7 @@ class ClusterEntry(NamedTuple):
 
 
 class UserEntry(NamedTuple):
-    """As whom to go somewhere.
+    """A user of a kubeconfig.
 
     Args:
         label: It, for messages.
@@ -270,8 +271,7 @@ def read_user(entry: Entry) -> UserEntry:
 def _plugin(entry: Entry, part: Part) -> Entry:
     if not isinstance(part, Fields):
         raise entry.refused("has an exec that names no command")
-    fields = {key.text: value for key, value in part.pairs}
-    return Entry("exec of user", entry.name, entry.path, fields)
+    return Entry("exec of user", entry.name, entry.path, fields_of(part))
 
 
 def _impersonation(entry: Entry) -> Iterable[tuple[str, str]]:
@@ -308,11 +308,9 @@ def _is_address(form: str, url: str) -> bool:
 def _extension(entry: Entry, name: str) -> Part | None:
     extensions = entry.fields.get("extensions")
     for each in extensions.items if isinstance(extensions, Items) else ():
-        if isinstance(each, Fields):
-            fields = {key.text: value for key, value in each.pairs}
-            named = fields.get("name")
-            if isinstance(named, Scalar) and named.text == name:
-                return fields.get("extension")
+        named = fields_of(each).get("name")
+        if isinstance(named, Scalar) and named.text == name:
+            return fields_of(each).get("extension")
     return None
 
 
@@ -345,7 +343,7 @@ class ContextEntry(NamedTuple):
     Args:
         name: Its own.
         cluster: Of the cluster.
-        user: Of the user; empty for nobody.
+        user: The name of the user; empty for none.
         namespace: Which is meant where none is named; None for the usual one.
     """
 
@@ -409,7 +407,7 @@ class Kubeconfig(NamedTuple):
         return read_cluster(self._entry("cluster", context.cluster, self.clusters, context))
 
     def user(self, context: ContextEntry) -> UserEntry:
-        """As whom a context goes there.
+        """Return the user of a context.
 
         Raises:
             CorruptState: It isn't there, or isn't what a user should be.
@@ -430,20 +428,12 @@ class Kubeconfig(NamedTuple):
         return entries[name]
 
     def _meant(self, name: str) -> str:
-        from leasectl.text.wording import nearest
-
         near = nearest(name, list(self.contexts))
         return f'; did you mean "{printable(near)}"?' if near else ""
 
     @property
     def _files(self) -> str:
         return f"kubeconfig {printable(':'.join(self.paths), longest=500)}"
-
-
-def found_in(context: str, kubeconfigs: tuple[str, ...]) -> str:
-    """Where a context is written, for messages."""
-    files = printable(":".join(kubeconfigs), longest=500)
-    return f'context "{printable(context)}" in {files}'
 
 
 def read_kubeconfigs(
@@ -460,7 +450,7 @@ def read_kubeconfigs(
         paths: Theirs, the one that counts more before the other.
         named_by: The variable or the option that names them.
         all_there: None may be missing; else it is enough that one is there.
-        for_another: Keep what is read for whoever reads them next, and only for that one.
+        for_another: Cache the content for the next reader, and only for that one.
         is_recorded: They were chosen before, and the variable may name others by now.
 
     Raises:
@@ -488,9 +478,9 @@ def _with(merged: Kubeconfig, file: NamedFile, for_another: bool) -> Kubeconfig:
         for entry in _entries(file, top, each):
             entries.setdefault(entry.name, entry)
     current = top.get("current-context")
-    is_text = isinstance(current, Scalar) and not current.is_null
-    text = current.text if isinstance(current, Scalar) and is_text else None
-    return merged if merged.current else merged._replace(current=text or None)
+    if merged.current or not isinstance(current, Scalar) or _is_empty(current):
+        return merged
+    return merged._replace(current=current.text)
 
 
 def _document(file: NamedFile, *, for_another: bool) -> dict[str, Part]:
@@ -519,33 +509,32 @@ def _read_document(file: NamedFile) -> dict[str, Part]:
         raise CorruptState(
             f"{error}; {file.named_by} must name one that is a kubeconfig"
         ) from error
-    if isinstance(document, Scalar) and document.is_null:
+    if is_null(document):
         return {}  # as kubectl has it
     if not isinstance(document, Fields):
         raise file.refused("is not a kubeconfig", "is one")
-    return {key.text: value for key, value in document.pairs}
+    return fields_of(document)
 
 
 def _entries(file: NamedFile, top: dict[str, Part], name: str) -> Iterator[Entry]:
     """The entries of a list, whose items are like ``{name: …, cluster: {…}}``."""
     part = top.get(name)
-    if part is None or (isinstance(part, Scalar) and part.is_null):
+    if part is None or is_null(part):
         return
     if not isinstance(part, Items):
         raise file.refused(f"has {name} that are no list", "is a kubeconfig")
     kind = name.removesuffix("s")
     for number, item in enumerate(part.items):
-        fields = dict(_fields(item))
+        fields = fields_of(item)
         entry_name, content = fields.get("name"), fields.get(kind)
         if not isinstance(entry_name, Scalar) or not entry_name.text:
             raise file.refused(f"has {name}[{number}] without a name", "is a kubeconfig")
-        entry = Entry(kind, entry_name.text, file.path, dict(_fields(content)))
+        entry = Entry(kind, entry_name.text, file.path, fields_of(content))
         if content is not None and not isinstance(content, Fields) and not is_null(content):
             raise entry.refused("says nothing that has names")
         yield entry
 
 
-def _fields(part: Part | None) -> Iterator[tuple[str, Part]]:
-    if isinstance(part, Fields):
-        for key, value in part.pairs:
-            yield key.text, value
+def fields_of(part: Part | None) -> dict[str, Part]:
+    """Return the fields of a mapping by their names; none of any other part."""
+    return {key.text: value for key, value in part.pairs} if isinstance(part, Fields) else {}

@@ -6,17 +6,16 @@ are looked at before each request, and while they can't be used the last that co
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.api.access import Access
-from leasectl.engines.kubernetes.api.choice import ClusterChoice
-from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.errors import LeaseError, NotAllowed
+from leasectl.engines.kubernetes.api.choice import ClusterChoice, found_in
+from leasectl.errors import AccessRefused, CorruptState, InvalidRequest, LeaseError, NotAllowed
 from leasectl.http.settings import NamedFile, read_token
 from leasectl.http.tls import Pem, PemTls, Trust, look_at, pem_context
 from leasectl.system.clock import Clock
@@ -29,27 +28,26 @@ _POD = "the pod's service account"
 
 
 class Found(NamedTuple):
-    """What files say at one time.
+    """The contents of the files that say who we are, at one time.
 
     Args:
-        server, found, who, server_name, proxy_url: As `Access` has them.
-        pems: Whom to trust, and what to show; None without TLS.
-        headers: To be sent with each request, beside those of a token.
-        token: To be sent with each request; None for none.
-        plugin: The program that has one, or a certificate; None for none.
-        files: What all that was read from.
+        access: The access without a token and certificates.
+        pems: Which certificates to trust and to show; None without TLS.
+        token: The bearer token; None for none.
+        plugin: The program that prints a token or a certificate; None for none.
+        files: The files that were read.
     """
 
-    server: str
-    found: str
-    who: str
-    pems: PemTls | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    token: str | None = None
+    access: Access
+    pems: PemTls | None
+    token: str | None
     plugin: Plugin | None = None
-    server_name: str | None = None
-    proxy_url: str | None = None
     files: tuple[str, ...] = ()
+
+    @property
+    def look(self) -> tuple[tuple[int, ...], ...]:
+        """What tells whether a file has changed since it was read."""
+        return tuple(map(look_at, self.files))
 
 
 def read_choice(choice: ClusterChoice) -> Found:
@@ -66,17 +64,15 @@ def _read_pod(choice: ClusterChoice) -> Found:
     ca_file = os.path.join(choice.service_account, "ca.crt")
     ca = NamedFile("CA file", ca_file, _POD)
     return Found(
-        choice.server,
-        choice.found,
-        f"the token in {token_file}",
+        Access(choice.server, choice.found, f"the token in {token_file}"),
         PemTls(Pem(ca.read(), str(ca), f"{_POD} must have one that does")),
-        token=read_token(token_file, named_by=_POD),
+        read_token(token_file, named_by=_POD),
         files=(token_file, ca_file),
     )
 
 
 def _read_kubeconfig(choice: ClusterChoice) -> Found:
-    from leasectl.engines.kubernetes.api.kubeconfig import found_in, read_kubeconfigs
+    from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
 
     merged = read_kubeconfigs(
         choice.kubeconfigs, named_by="LEASECTL_KUBECONFIG", all_there=False, is_recorded=True
@@ -97,21 +93,19 @@ def _read_kubeconfig(choice: ClusterChoice) -> Found:
     paths = (*choice.kubeconfigs, *(each.path for each in sources if each), user.token_file)
     is_secure = cluster.server.startswith("https:")
     return Found(
-        cluster.server,
-        found_in(context.name, choice.kubeconfigs),
-        who,
+        Access(
+            cluster.server,
+            found_in(context.name, choice.kubeconfigs),
+            who,
+            more_headers=user.headers,
+            server_name=cluster.server_name,
+            proxy_url=cluster.proxy_url,
+        ),
         PemTls(ca, certificate, key, cluster.is_verified) if is_secure else None,
-        user.headers,
         token,
         plugin,
-        cluster.server_name,
-        cluster.proxy_url,
         tuple(path for path in paths if path),
     )
-
-
-# What tells of each file whether it is the same.
-_Look = tuple[tuple[int, ...], ...]
 
 
 class FileLogin:
@@ -128,18 +122,29 @@ class FileLogin:
         self._lock = threading.Lock()
         # Under the lock, which is held while a program is asked: all need what it says.
         self._found: Found | None = None
-        self._look: _Look = ()
+        self._look: object = None  # of the files then
         self._plugin: PluginCredential | None = None
         self._trusted: tuple[PemTls, Trust] | None = None
 
     def current(self, seconds: float) -> Access:
-        """Implements `Login.current`."""
-        with self._lock:
+        """Return the access; files are read again if they have changed.
+
+        Args:
+            seconds: How long a credential plugin may take.
+
+        Raises:
+            AccessRefused: There is none.
+            BackendUnreachable: The plugin takes too long.
+        """
+        with self._lock, _refusing():
             return self._access(self._current_files(), seconds)
 
     def renewed(self, refused: Access, seconds: float) -> Access | None:
-        """Implements `Login.renewed`."""
-        with self._lock:
+        """Return another access than one that the server rejects; None if there is no other.
+
+        The arguments and errors are those of `current`.
+        """
+        with self._lock, _refusing():
             if self._access(self._current_files(), seconds) == refused:
                 self._found = self._read()
                 if self._plugin is not None:
@@ -148,8 +153,8 @@ class FileLogin:
             return None if access == refused else access
 
     def _current_files(self) -> Found:
-        """What the files say, or said last; with the lock held."""
-        if self._found is None or _look_at(self._found) != self._look:
+        """Return what the files say, or said before they became unusable; with the lock held."""
+        if self._found is None or self._found.look != self._look:
             try:
                 self._found = self._read()
             except LeaseError:
@@ -159,14 +164,15 @@ class FileLogin:
 
     def _read(self) -> Found:
         found = read_choice(self._choice)
-        if found.server != self._choice.server:
+        server = found.access.server
+        if server != self._choice.server:
             raise NotAllowed(
-                f"{found.found} now means {found.server} instead of {self._choice.server}; "
+                f"{found.access.found} now means {server} instead of {self._choice.server}; "
                 "restore the kubeconfig that named the latter"
             )
         if found.pems is not None and found.plugin is None:
             self._trust(found.pems)
-        self._look = _look_at(found)
+        self._look = found.look
         if found.plugin is None:
             self._plugin = None
         elif self._plugin is None or self._plugin.plugin != found.plugin:
@@ -177,29 +183,23 @@ class FileLogin:
         return found
 
     def _access(self, found: Found, seconds: float) -> Access:
-        """What a request needs, with what the program says; with the lock held."""
+        """Return the access with the plugin's credential, if there is one; with the lock held."""
         token, pems = found.token, found.pems
         if self._plugin is not None:
             credential = self._plugin.current(seconds)
             token = credential.token
             if pems is not None and credential.certificate is not None:
                 pems = pems._replace(certificate=credential.certificate, key=credential.key)
-        return Access(
-            server=found.server,
-            found=found.found,
-            who=found.who,
+        return found.access._replace(
             headers={} if token is None else {"Authorization": f"Bearer {token}"},
-            more_headers=found.headers,
             trust=None if pems is None else self._trust(pems),
-            server_name=found.server_name,
-            proxy_url=found.proxy_url,
         )
 
     def _trust(self, pems: PemTls) -> Trust:
-        """The same for the same: connections of another are not used any more.
+        """Return the same object for equal certificates: connections made with others are closed.
 
         Raises:
-            CorruptState: There is none that could be made of it.
+            CorruptState: The certificates can't be used.
         """
         if self._trusted is None or self._trusted[0] != pems:
             trust = Trust(partial(pem_context, pems), ())
@@ -208,33 +208,10 @@ class FileLogin:
         return self._trusted[1]
 
 
-def _look_at(found: Found) -> _Look:
-    return tuple(map(look_at, found.files))
-
-
-def open_api(
-    choice: ClusterChoice,
-    *,
-    clock: Clock,
-    deadline_seconds: float = 10.0,
-    attempt_seconds: float = 4.0,
-    busy_seconds: float | None = None,
-    rest_seconds: float = 0.0,
-    pause: Callable[[float], object] = time.sleep,
-) -> Api:
-    """Open a cluster's API; nothing is asked of it yet, and no file is read.
-
-    Args:
-        choice: As `choose` made it of an address, or `parse_choice` read it from a record.
-        clock, deadline_seconds, attempt_seconds, busy_seconds, rest_seconds, pause: As `Api` has
-            them.
-    """
-    return Api(
-        FileLogin(choice, clock=clock),
-        clock=clock,
-        deadline_seconds=deadline_seconds,
-        attempt_seconds=attempt_seconds,
-        busy_seconds=busy_seconds,
-        rest_seconds=rest_seconds,
-        pause=pause,
-    )
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Raise AccessRefused for an error inside: nothing was asked of the server."""
+    try:
+        yield
+    except (CorruptState, InvalidRequest, NotAllowed) as reason:
+        raise AccessRefused(reason) from reason

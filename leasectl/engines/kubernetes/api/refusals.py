@@ -7,6 +7,7 @@ nothing of what became of the request: `NoAnswer`, which may become `LostAnswer`
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any, NamedTuple
@@ -36,18 +37,7 @@ _READS = ("get", "list", "watch")
 
 
 class Refused(Exception):
-    """The server answered, and didn't do it: nothing was carried out.
-
-    Args:
-        words: What it said, printable.
-        status: HTTP's.
-        reason: Kubernetes' own, like ``Conflict``.
-    """
-
-    def __init__(self, words: str, *, status: int = 0, reason: str = "") -> None:
-        super().__init__(words)
-        self.status = status
-        self.reason = reason
+    """The server refused a request, and says why: it wasn't carried out."""
 
 
 class Absent(Refused):
@@ -67,24 +57,18 @@ class Expired(Refused):
 
 
 class Busy(Refused):
-    """The server does it later, if it is asked again (429; 409 of a quota).
+    """The server is busy, and may do it if it is asked again (429; 409 of a quota).
 
     Args:
-        words, status, reason: As `Refused`.
-        retry_after_seconds: When to ask again, as it says; None where it doesn't.
+        words: The server's text, printable.
+        retry_after_seconds: When to ask again, as the server says; None if it doesn't.
         is_budget: A PodDisruptionBudget forbids an eviction now.
     """
 
     def __init__(
-        self,
-        words: str,
-        *,
-        status: int,
-        reason: str,
-        retry_after_seconds: float | None,
-        is_budget: bool = False,
+        self, words: str, *, retry_after_seconds: float | None, is_budget: bool = False
     ) -> None:
-        super().__init__(words, status=status, reason=reason)
+        super().__init__(words)
         self.retry_after_seconds = retry_after_seconds
         self.is_budget = is_budget
 
@@ -103,7 +87,7 @@ def is_not_permitted(error: BaseException) -> bool:
 
 
 class Failed(NoAnswer):
-    """The server failed (5xx): whether the request was carried out, nobody knows.
+    """The server failed (5xx); the request may have been carried out or not.
 
     Args:
         text: What it said, printable.
@@ -153,20 +137,20 @@ class _Said(NamedTuple):
 
 
 def parse_answer(deed: Deed, server: str, answer: Answer) -> Json:
-    """What a request came to.
+    """Return the object in the answer to a request.
 
     Args:
-        deed: What was to be done.
-        server: Its address, for messages.
-        answer: As it came.
+        deed: The action of the request.
+        server: The server's address, for messages.
+        answer: The answer.
 
     Raises:
-        Absent, Conflict, AlreadyExists, Expired, Busy: As they say.
-        NotAuthenticated, NotPermitted: Likewise.
-        NoNamespace: It says so.
-        InvalidRequest: It is more, or something else, than the server takes (413, 422).
-        CorruptState: It isn't what this server understands (400, as Kubernetes has it).
-        NoAnswer: Nothing that counts; whether it was carried out, nobody knows.
+        Absent, Conflict, AlreadyExists, Expired, Busy, NotAuthenticated, NotPermitted: The server
+            says so.
+        NoNamespace: The namespace is missing.
+        InvalidRequest: The server rejects the size or the content of the request (413, 422).
+        CorruptState: The server doesn't understand the request (400, in Kubernetes' own form).
+        NoAnswer: No usable answer; the request may have been carried out or not.
     """
     if 200 <= answer.status < 300:
         return _object(answer)
@@ -176,30 +160,24 @@ def parse_answer(deed: Deed, server: str, answer: Answer) -> Json:
 def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
     """The error for an answer that isn't what was asked for, as `parse_answer` raises it."""
     said = _read(answer)
-    status, words, reason = answer.status, said.words, said.reason
+    status, words = answer.status, said.words
     if status == 401:
-        return NotAuthenticated(words, status=status, reason=reason)
+        return NotAuthenticated(words)
     if status == 403:
-        return NotPermitted(_forbidden(deed, said), status=status, reason=reason)
+        return NotPermitted(_forbidden(deed, said))
     if status == 404:
         return _absent(deed, server, said)
     if status == 409 and deed.verb not in _READS:
         return _conflict(deed, said)
     if status == 410 and deed.verb in ("list", "watch"):
-        return Expired(words, status=status, reason=reason)
+        return Expired(words)
     if status in (413, 422):
         return InvalidRequest(f"{server} doesn't take it: {deed}: {words}")
     if status == 400 and said.is_status:
         return CorruptState(f"{server} doesn't understand it: {deed}: {words}")
     pause = _retry_after(answer, said.details)
     if status == 429:
-        return Busy(
-            words,
-            status=status,
-            reason=reason,
-            retry_after_seconds=pause,
-            is_budget=_is_budget(said.details),
-        )
+        return Busy(words, retry_after_seconds=pause, is_budget=_is_budget(said.details))
     if status >= 500:
         text = f"answered {status}: {words}"
         return Failed(text, status=status, retry_after_seconds=pause)
@@ -213,33 +191,33 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
 def _conflict(deed: Deed, said: _Said) -> Refused:
     """Another object than was said; or, where there is none yet, a quota that changes just now."""
     if said.reason == "AlreadyExists":
-        return AlreadyExists(said.words, status=409, reason=said.reason)
+        return AlreadyExists(said.words)
     if deed.verb == "create" and not deed.subresource:
-        return Busy(said.words, status=409, reason=said.reason, retry_after_seconds=None)
-    return Conflict(said.words, status=409, reason=said.reason)
+        return Busy(said.words, retry_after_seconds=None)
+    return Conflict(said.words)
 
 
 def _retry_after(answer: Answer, details: Json) -> float | None:
-    """When to ask again, in seconds: RFC 9110, 10.2.3, or as Kubernetes has it in its details."""
+    """Return after how many seconds to retry: RFC 9110, 10.2.3, or Kubernetes' details."""
     for said in (answer.headers.get("retry-after"), details.get("retryAfterSeconds")):
-        seconds = _seconds(str(said)) if said is not None else None
-        if seconds:
-            return min(seconds, _LONGEST_PAUSE_SECONDS)
+        # It may also be a date, of a clock that isn't ours; no API server sends one.
+        if re.fullmatch(r"[0-9]{1,9}", str(said).strip(), re.ASCII) and float(str(said)):
+            return min(float(str(said)), _LONGEST_PAUSE_SECONDS)
     return None
 
 
-def _seconds(text: str) -> float | None:
-    if re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII):
-        return float(text)
-    return None  # a date, of a clock that isn't ours; no API server sends one
+def read_object(text: str) -> Json | None:
+    """Return the JSON object that a text is; None if it isn't one."""
+    with contextlib.suppress(ValueError, RecursionError):
+        said = read_json(text)
+        if isinstance(said, dict):
+            return said
+    return None
 
 
 def _object(answer: Answer) -> Json:
-    try:
-        said = read_json(answer.text)
-    except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict):
+    said = read_object(answer.text)
+    if said is not None:
         return said
     shown = printable(answer.text[:200].strip(), longest=60) or "with nothing"
     raise NoAnswer(f"answered {answer.status} {shown}, which an API server wouldn't")
@@ -247,11 +225,8 @@ def _object(answer: Answer) -> Json:
 
 def _read(answer: Answer) -> _Said:
     """What was said; not always Kubernetes' own form, as of a 429 or of what stands before it."""
-    try:
-        said = read_json(answer.text)
-    except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict) and said.get("kind") == "Status":
+    said = read_object(answer.text)
+    if said is not None and said.get("kind") == "Status":
         return _status_said(said)
     words = redirection(answer) or " ".join(answer.text[:4000].split()) or "nothing"
     return _Said(printable(words, longest=_LONGEST_WORDS), "", {}, is_status=False)
@@ -297,7 +272,7 @@ def _absent(deed: Deed, server: str, said: _Said) -> Exception:
         return NoNamespace(missing)
     # Of what the server has, it says which is missing; what it doesn't have, isn't any kind.
     if said.is_status and deed.name and said.details.get("name"):
-        return Absent(said.words, status=404, reason=said.reason)
+        return Absent(said.words)
     return NoAnswer(f"has no {deed.resource} ({said.words}); is it an API server?", lasting=True)
 
 

@@ -1,26 +1,22 @@
 """The operations of the API, each within a deadline.
 
-Reads are repeated until they are answered. A write is repeated only where it can't have been
-carried out: where nothing was sent, or the server says that it was too busy; else it ends with
-`LostAnswer` and whoever made it reads back, unless he says that it may be repeated.
+Reads are repeated until they are answered. A write is repeated if the caller says that this is
+safe, or if it can't have been carried out: nothing was sent, or the server says that it was too
+busy. Any other write whose answer is lost ends with `LostAnswer`, and its caller reads back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.engines.kubernetes.api.access import Access, Login, current_access
 from leasectl.engines.kubernetes.api.address import Collection, Deed, Json
 from leasectl.engines.kubernetes.api.asking import Asking, Reply
 from leasectl.engines.kubernetes.api.refusals import Expired, MadeAnew
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Call, encode_query
-from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.watching import Watch
@@ -48,8 +44,8 @@ class Listed(NamedTuple):
     resource_version: str
 
 
-class Api:
-    """The API of one cluster, as one user. Threads may share it.
+class Api(Asking):
+    """The API of one cluster, as one user; the arguments are those of `Asking`.
 
     All raise, beside what they name:
 
@@ -64,56 +60,7 @@ class Api:
     - `LostAnswer`, a `BackendUnreachable`: it may have been carried out;
     - `InvalidRequest`: the server doesn't take it (413, 422);
     - `CorruptState`: it doesn't understand it (400).
-
-    Args:
-        login: Whose API, and as whom.
-        clock: Where times come from.
-        deadline_seconds: How long a request may take, all its repetitions included.
-        attempt_seconds: How long one of them may; then it is made anew, on a new connection.
-        busy_seconds: How long a request may take while the server is busy and says when to retry;
-            None for the deadline. Inside `limited`, that limit counts.
-        rest_seconds: For how long nobody is asked again when nobody has answered in time, or the
-            server was busy: for a process in which many would wait for that, one after the other.
-        pause: Called with seconds between two tries.
     """
-
-    def __init__(
-        self,
-        login: Login,
-        *,
-        clock: Clock,
-        deadline_seconds: float = 10.0,
-        attempt_seconds: float = 4.0,
-        busy_seconds: float | None = None,
-        rest_seconds: float = 0.0,
-        pause: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self._asking = Asking(
-            login,
-            clock=clock,
-            deadline_seconds=deadline_seconds,
-            attempt_seconds=attempt_seconds,
-            busy_seconds=busy_seconds,
-            rest_seconds=rest_seconds,
-            pause=pause,
-        )
-        self._clock = clock
-        self._deadline_seconds = deadline_seconds
-
-    def close(self) -> None:
-        """End all connections that nobody uses; those of watches end with them."""
-        self._asking.close()
-
-    def limited(
-        self, until: float | None, *, is_strict: bool = False
-    ) -> AbstractContextManager[None]:
-        """Wait not much longer for what this thread asks inside; None for as long as ever.
-
-        Args:
-            until: A time of the elapsed clock.
-            is_strict: Not any longer, however little that is.
-        """
-        return self._asking.limited(until, is_strict=is_strict)
 
     # What is done with objects
 
@@ -173,7 +120,7 @@ class Api:
 
         Raises:
             AlreadyExists: There is one of that name.
-            CorruptState: Whoever has a say in that doesn't know requests that only ask.
+            CorruptState: An admission webhook there doesn't support dry runs.
         """
         deed, body = Deed("create", collection), {"metadata": {"name": name}}
         self._ask(deed, "POST", body, is_repeatable=True, query={"dryRun": "All"})
@@ -238,8 +185,8 @@ class Api:
 
         Args:
             collection, name: Of the object.
-            uid: It has to have; None for any.
-            resource_version: Likewise.
+            uid: The uid that it has to have; None for any.
+            resource_version: The resourceVersion that it has to have; None for any.
             is_repeatable: As for `replace`; a try before may be why it is `Absent`.
 
         Raises:
@@ -271,7 +218,7 @@ class Api:
             labels: A label selector; empty for all.
 
         Returns:
-            A context manager, inside of which are the events; it can be `cut` by any thread.
+            A context manager that yields the events; any thread can `cut` it.
         """
         from leasectl.engines.kubernetes.api.watching import Watch
 
@@ -283,19 +230,11 @@ class Api:
         }
         deed = Deed("watch", collection, name)
         path = f"{collection.path()}?{encode_query(query)}"
-        return Watch(self._asking.login, deed, path, seconds=self._deadline_seconds)
+        return Watch(self._login, deed, path, seconds=self._deadline_seconds)
 
     def ask(self, deed: Deed, method: str, body: Json | None = None) -> Json:
         """Anything else, that may be repeated: what an API server says of us, or of itself."""
         return self._ask(deed, method, body, is_repeatable=True).said
-
-    def access(self) -> Access:
-        """Which server, and as whom; nothing is asked of it.
-
-        Raises:
-            AccessRefused: A file that says so can't be used.
-        """
-        return current_access(self._asking.login, self._deadline_seconds)
 
     # How
 
@@ -335,7 +274,7 @@ class Api:
         if body is not None:
             content, headers["Content-Type"] = json.dumps(body).encode(), content_type
         call = Call(path, content, headers, method)
-        return self._asking.ask(deed, call, is_repeatable=is_repeatable)
+        return self._send(deed, call, is_repeatable=is_repeatable)
 
 
 def _are_objects(found: object) -> bool:

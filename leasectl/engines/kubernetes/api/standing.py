@@ -1,4 +1,4 @@
-"""Who we are in the cluster, and what we may do there."""
+"""The identity and the rights of this process in the cluster."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def what_we_may_not(api: Api, deeds: Sequence[Deed]) -> tuple[Deed, ...]:
 
 
 def check_namespace(api: Api, namespace: str) -> None:
-    """Look whether Leases could be made in a namespace by whoever may; none is.
+    """Check, by a dry run, that Leases can be created in a namespace.
 
     Raises:
-        LeaseError: It isn't there or is about to go, or something there keeps all from it.
+        LeaseError: It is missing or is being deleted, or it refuses all new Leases.
     """
     with contextlib.suppress(AlreadyExists, CorruptState):
         api.check_creation(leases(namespace), _PROBE)

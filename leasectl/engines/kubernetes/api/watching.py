@@ -9,30 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast, get_args
 
 from leasectl.engines.kubernetes.api.access import (
     Access,
-    Login,
     addressed,
-    current_access,
     not_let_in,
-    renewed_access,
 )
 from leasectl.engines.kubernetes.api.address import Deed, Json
+from leasectl.engines.kubernetes.api.login import FileLogin
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Expired,
     NotAuthenticated,
     NotPermitted,
     Refused,
+    read_object,
     refusal,
     watch_error,
 )
 from leasectl.http.exchange import CuttableStream, Stream
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, WatchEnded
-from leasectl.text.properties import read_json
 from leasectl.text.wording import printable
 
 # A bookmark comes each minute, when nothing else does.
@@ -40,7 +38,7 @@ LONGEST_SILENCE_SECONDS = 75.0
 _MOST_LINES = 100
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+_TYPES = get_args(EventType)
 
 
 class WatchEvent(NamedTuple):
@@ -67,7 +65,7 @@ class WatchExpired(WatchEnded):
 
 
 class Watch(CuttableStream):
-    """A watch; a context manager, inside of which are its events.
+    """A watch: a context manager that yields its events.
 
     Args:
         login: Whose API, and as whom.
@@ -79,7 +77,7 @@ class Watch(CuttableStream):
 
     def __init__(
         self,
-        login: Login,
+        login: FileLogin,
         deed: Deed,
         path: str,
         *,
@@ -110,13 +108,13 @@ class Watch(CuttableStream):
             AccessRefused: The server doesn't know us, we may not, or TLS is refused.
             LeaseError: It doesn't take what was asked.
         """
-        access = current_access(self._login, self._seconds)
+        access = self._login.current(self._seconds)
         try:
             return self._begun(access)
         except NotPermitted as refusal:
             raise not_let_in(access, refusal) from refusal
         except (NotAuthenticated, NoAnswer) as first:
-            other = renewed_access(self._login, access, self._seconds)
+            other = self._login.renewed(access, self._seconds)
             if other is None:
                 raise not_let_in(access, first) from first
             try:
@@ -170,12 +168,8 @@ class Watch(CuttableStream):
         raise WatchEnded(f"{self._server} has ended it")
 
     def _event(self, line: str) -> WatchEvent:
-        try:
-            said = read_json(line)
-        except (ValueError, RecursionError):
-            said = None
-        happened = said.get("type") if isinstance(said, dict) else None
-        of = said.get("object") if isinstance(said, dict) else None
+        said = read_object(line) or {}
+        happened, of = said.get("type"), said.get("object")
         if isinstance(of, dict) and happened in _TYPES:
             return WatchEvent(cast(EventType, happened), of)
         if isinstance(of, dict) and happened == "ERROR":

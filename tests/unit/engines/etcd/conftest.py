@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.engines.etcd import events
+from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.engines.etcd.gateway import Gateway
-from leasectl.engines.etcd.opening import open_gateway
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from tests.kit.etcd.access import NAMES, Access
@@ -59,7 +59,7 @@ def let_in() -> Iterator[LetIn]:
     ) -> Gateway:
         url = server if isinstance(server, str) else address(server)
         given = Settings(**settings)  # type: ignore[arg-type]
-        opened.append(open_gateway(url, given, clock=Clock(), deadline_seconds=seconds))
+        opened.append(Gateway(parse_etcd_url(url), given, clock=Clock(), deadline_seconds=seconds))
         return opened[-1]
 
     yield open_one

@@ -8,6 +8,7 @@ from typing import Callable
 
 import pytest
 
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.requests import Json, Outcome, read_all
 from leasectl.engines.values import ValueChange
@@ -133,7 +134,7 @@ class TestLostAnswers:
     def test_who_has_not_answered_can_be_left_alone_for_a_while(self, between: Relay) -> None:
         time = ManualClock()
         gateway = Gateway(
-            [between.endpoint],
+            EtcdAddress((between.endpoint,)),
             clock=time.clock,
             deadline_seconds=1.0,
             rest_seconds=5.0,

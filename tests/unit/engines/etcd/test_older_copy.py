@@ -97,12 +97,12 @@ def test_the_largest_claim_is_kept_no_longer_when_it_is_ended_by_force(store: Ac
 
 
 def test_pointers_are_corrected_also_of_a_name_in_no_pool(store: Access) -> None:
-    opened = open_etcd(store.keys.prefix, store.gateway, state_id="host", clock=CLOCK)
+    opened = open_etcd(store.gateway, state_id="host", clock=CLOCK)
     out, member = NAMES[:2]
     opened.members.update([out], lambda now, _: now._replace(pool=None, expected="T"))
-    assert find_astray(store.gateway, store.keys) == []
+    assert find_astray(store.gateway) == []
     keys = [f"{store.keys.prefix}at/{each}" for each in (out, member)]
     store.gateway.commit((), [put(keys[0], "T"), delete(keys[1])])
-    assert mend_astray(store.gateway, store.keys) == keys
+    assert mend_astray(store.gateway) == keys
     values = [kv and kv.value for kv in (at(store, f"at/{each}") for each in (out, member))]
     assert values == ["", "T"]

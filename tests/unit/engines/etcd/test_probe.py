@@ -11,6 +11,7 @@ import pytest
 
 from leasectl.backends.etcd import EtcdBackend
 from leasectl.backends.kinds import Context
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.requests import read_all
 from leasectl.errors import BackendUnreachable
@@ -47,7 +48,7 @@ def followers(cluster: EtcdServer) -> list[int]:
 
 
 def test_it_leaves_no_trace(cluster: EtcdServer) -> None:
-    gateway = Gateway(cluster.endpoints, clock=Clock())
+    gateway = Gateway(EtcdAddress(tuple(cluster.endpoints)), clock=Clock())
     before = gateway.read(read_all("/"))
     probe = probe_of(*cluster.endpoints)
     for _ in range(3):
@@ -71,7 +72,7 @@ def test_a_member_that_answers_all_alone_does_not_do(cluster: EtcdServer) -> Non
     for member in hanging:
         cluster.signal(member, signal.SIGSTOP)
     try:
-        gateway = Gateway([alone], clock=Clock())
+        gateway = Gateway(EtcdAddress((alone,)), clock=Clock())
         gateway.commit((), ())  # it would answer what needs nobody else
         gateway.close()
         assert not works(alone)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from leasectl.engines.cluster.objects import Happened, Identity
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.watching import EtcdWatch
 from leasectl.http.no_answer import WatchEnded
@@ -22,7 +23,7 @@ def _hang(client: socket.socket) -> None:
 
 def test_it_is_among_those_that_can_be_cut_before_its_member_has_answered() -> None:
     hanging = Peculiar(_hang)
-    gateway, opened = Gateway([hanging.endpoint], clock=Clock()), set[EtcdWatch]()
+    gateway, opened = Gateway(EtcdAddress((hanging.endpoint,)), clock=Clock()), set[EtcdWatch]()
     nothing = Happened("nothing", Identity(""))
     watch = EtcdWatch(gateway, ["/p/"], 0, tell=lambda kv, is_gone: nothing, opened=opened)
     with ThreadPoolExecutor() as executor:

@@ -71,7 +71,7 @@ def test_whoever_may_only_look_is_shown_what_is_over_too(manual_clock: ManualClo
     def refuse(at: int) -> None:
         verb, _ = api.asked[at]
         if verb not in ("list", "get"):
-            refused = NotPermitted(f"you may not {verb}", status=403, reason="Forbidden")
+            refused = NotPermitted(f"you may not {verb}")
             raise AccessRefused(NotAllowed(str(refused))) from refused
 
     api.before = refuse

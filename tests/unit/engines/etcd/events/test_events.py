@@ -40,7 +40,7 @@ def access(etcd: EtcdServer, prefix: str) -> Access:
 
 
 def test_the_latest_are_whole_wherever_what_is_read_at_once_ends(access: Access) -> None:
-    events = EtcdEvents(access.gateway, access.keys, clock=ManualClock().clock)
+    events = EtcdEvents(access.gateway, clock=ManualClock().clock)
     for number, size in enumerate((40, 5, 5, 5, 5, 40)):
         key = f"{access.keys.prefix}test/{number}"
         types = itertools.cycle(("b", "a"))  # keys sort by them, and numbers don't
@@ -107,7 +107,7 @@ class TestBuckets:
         self, between: Relay, prefix: str
     ) -> None:
         through = Access([between.endpoint], prefix)
-        events = EtcdEvents(through.gateway, through.keys, clock=ManualClock().clock)
+        events = EtcdEvents(through.gateway, clock=ManualClock().clock)
         of_work = Event(0, 0.0, "granted", reserved_type("0" * 64))  # of which none is written
         for told_of in ([], [of_work]):
             assert events.commit([], [put(f"{prefix}/a", "")], events=told_of).succeeded
@@ -119,7 +119,7 @@ class TestBuckets:
     ) -> None:
         Writer(access, Kept(HOUR, 10_000)).write(3)
         last = access.events.last_number()
-        events = EtcdEvents(access.gateway, access.keys, clock=ManualClock(wall=2e9).clock)
+        events = EtcdEvents(access.gateway, clock=ManualClock(wall=2e9).clock)
         key = f"{access.keys.prefix}never"
         refused = [absent(access.keys.bucket_now())]
         assert not events.commit(refused, [put(key, "")], events=[]).succeeded

@@ -65,7 +65,7 @@ def filled(etcd: EtcdServer, prefix: str) -> Iterator[Access]:
 
 def pack_one(access: Access) -> None:
     """Pack the oldest bucket that can be packed."""
-    pack_a_bucket(access.gateway, access.keys, clock=Clock(), choose=itemgetter(0))
+    pack_a_bucket(access.gateway, clock=Clock(), choose=itemgetter(0))
 
 
 def through(between: Relay, access: Access) -> Access:

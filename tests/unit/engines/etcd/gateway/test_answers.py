@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.answers import InvalidArgument, Unauthenticated, parse_answer
-from leasectl.engines.etcd.gateway import MemberStatus
-from leasectl.engines.etcd.opening import open_gateway
+from leasectl.engines.etcd.gateway import Gateway, MemberStatus
 from leasectl.engines.etcd.requests import parse_outcome, read
 from leasectl.errors import CorruptState
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer
 from leasectl.http.no_answer import NoAnswer
-from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 
 
@@ -56,7 +55,7 @@ def test_a_member_that_tells_only_others_how_it_is_is_there(
     """As those of etcd 3.6 do, where users are demanded."""
     said = json.dumps({"code": code, "message": words, "details": []})
     monkeypatch.setattr(Client, "ask", lambda self, call, seconds: Answer(status, said))
-    gateway = open_gateway("etcd://there:2379/x", Settings(), clock=Clock(), deadline_seconds=1.0)
+    gateway = Gateway(EtcdAddress(("http://there:2379",)), clock=Clock(), deadline_seconds=1.0)
     assert gateway.status(0, 1.0) == MemberStatus("http://there:2379", has_leader=True)
 
 

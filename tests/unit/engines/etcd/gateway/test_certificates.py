@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd import access
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -19,7 +18,6 @@ from leasectl.errors import (
 )
 from leasectl.http.no_answer import NoAnswer
 from leasectl.http.tls import Trust
-from leasectl.system.clock import Clock
 from tests.kit.certificates import Certificates, encrypt_key, make_certificates
 from tests.kit.etcd.gateways import (
     LetIn,
@@ -274,7 +272,13 @@ class TestReplacedFiles:
         write_something(gateway)
 
     def test_a_refusal_is_not_believed_if_files_have_changed_meanwhile(
-        self, secure: EtcdServer, certificates: Certificates, strangers: Certificates, files: Files
+        self,
+        secure: EtcdServer,
+        certificates: Certificates,
+        strangers: Certificates,
+        files: Files,
+        let_in: LetIn,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         replace(files.ca, strangers.ca.file)
 
@@ -284,11 +288,11 @@ class TestReplacedFiles:
             return context
 
         trust = Trust(make, [str(files.ca)])
-        with contextlib.closing(Gateway(secure.endpoints, clock=Clock(), trust=trust)) as gateway:
-            write_something(gateway)
+        monkeypatch.setattr(access, "trust_for", lambda url, settings: trust)
+        write_something(let_in(secure))
 
     def test_files_that_stay_as_they_are_are_read_once(
-        self, secure: EtcdServer, files: Files
+        self, secure: EtcdServer, files: Files, let_in: LetIn, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         made: list[ssl.SSLContext] = []
 
@@ -297,9 +301,10 @@ class TestReplacedFiles:
             return made[-1]
 
         trust = Trust(make, [str(files.ca), "/nowhere"])
-        with contextlib.closing(Gateway(secure.endpoints, clock=Clock(), trust=trust)) as gateway:
-            write_something(gateway)
-            write_something(gateway)
-            with gateway.client() as client:
-                assert "canceled" not in first_lines(gateway, {}, client)
+        monkeypatch.setattr(access, "trust_for", lambda url, settings: trust)
+        gateway = let_in(secure)
+        write_something(gateway)
+        write_something(gateway)
+        with gateway.client() as client:
+            assert "canceled" not in first_lines(gateway, {}, client)
         assert len(made) == 1

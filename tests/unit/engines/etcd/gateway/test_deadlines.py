@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.answers import Failures
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.errors import BackendUnreachable
@@ -19,19 +20,21 @@ from tests.kit.support import clock_without_stalls
 def test_a_deadline_holds_whatever_the_members_do(
     serve: StartPeculiar,
 ) -> None:
-    endpoints = [serve(conversation).endpoint for conversation in SLOW]
+    address = EtcdAddress(tuple(serve(conversation).endpoint for conversation in SLOW))
     clock = clock_without_stalls()
-    gateway = Gateway(endpoints, clock=clock, deadline_seconds=1.0, attempt_seconds=0.15)
+    gateway = Gateway(address, clock=clock, deadline_seconds=1.0, attempt_seconds=0.15)
     since = time.monotonic()
     with pytest.raises(BackendUnreachable, match="no answer from etcd within 1s") as raised:
         gateway.read()
     assert time.monotonic() - since >= 1.0
-    assert all(endpoint in str(raised.value) for endpoint in endpoints)
+    assert all(endpoint in str(raised.value) for endpoint in address.endpoints)
     gateway.close()
 
 
 def test_a_deadline_is_named_as_people_write_it(serve: StartPeculiar) -> None:
-    gateway = Gateway([serve(SLOW[0]).endpoint], clock=Clock(), deadline_seconds=1 / 3)
+    gateway = Gateway(
+        EtcdAddress((serve(SLOW[0]).endpoint,)), clock=Clock(), deadline_seconds=1 / 3
+    )
     with pytest.raises(BackendUnreachable, match=r"no answer from etcd within 0\.33s: "):
         gateway.read()
     gateway.close()
@@ -45,8 +48,8 @@ def test_members_that_drip_do_not_keep_a_request_from_one_that_answers(
     def answer_well(client: socket.socket) -> None:
         client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
-    endpoints = [serve(each).endpoint for each in (drip_head, drip_body, answer_well)]
-    gateway = Gateway(endpoints, clock=Clock(), deadline_seconds=1000, attempt_seconds=0.2)
+    address = EtcdAddress(tuple(serve(x).endpoint for x in (drip_head, drip_body, answer_well)))
+    gateway = Gateway(address, clock=Clock(), deadline_seconds=1000, attempt_seconds=0.2)
     outcome = gateway.read()
     assert outcome.revision == 7
     assert outcome.repeated

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from leasectl.engines.etcd import tokens
+from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.gateway import Gateway
-from leasectl.engines.etcd.opening import open_gateway
 from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
@@ -100,10 +100,10 @@ def open_to(user_file: str) -> OpenTo:
     """Open a gateway to a made-up member."""
 
     def open_it(server: SlowMember, *, user: bool = True, attempt_seconds: float = 2.0) -> Gateway:
-        url = f"etcd://127.0.0.1:{server.server_address[1]}{PREFIX}"
+        address = EtcdAddress((f"http://127.0.0.1:{server.server_address[1]}",), PREFIX)
         settings = Settings(user_file=user_file if user else None)
-        return open_gateway(
-            url, settings, clock=Clock(), deadline_seconds=60.0, attempt_seconds=attempt_seconds
+        return Gateway(
+            address, settings, clock=Clock(), deadline_seconds=60.0, attempt_seconds=attempt_seconds
         )
 
     return open_it
@@ -247,9 +247,9 @@ def test_waiter_with_time_waits_for_its_login_longer_than_for_a_request(
     slow: SlowMember, user_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget_those_of_this_process(monkeypatch)
-    url = f"etcd://127.0.0.1:{slow.server_address[1]}{PREFIX}"
+    address = EtcdAddress((f"http://127.0.0.1:{slow.server_address[1]}",), PREFIX)
     settings = Settings(user_file=user_file)
-    gateway = open_gateway(url, settings, clock=Clock(), deadline_seconds=0.1, attempt_seconds=0.05)
+    gateway = Gateway(address, settings, clock=Clock(), deadline_seconds=0.1, attempt_seconds=0.05)
     slow.slow_seconds = 1.0
     with gateway.limited(Clock().elapsed() + 600):
         read_something(gateway)

@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.system.clock import Clock
 
@@ -196,4 +195,4 @@ OpenApi = Callable[..., Api]
 def api_of(kubeconfig: Path, *, clock: Clock | None = None, **options: Any) -> Api:
     """The API that a kubeconfig means."""
     choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
-    return open_api(choice, clock=clock or Clock(), **options)
+    return Api(choice, clock=clock or Clock(), **options)

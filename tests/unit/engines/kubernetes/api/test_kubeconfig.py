@@ -16,7 +16,7 @@ import pytest
 from leasectl.engines.kubernetes.api.address import KubernetesAddress, leases
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.kubeconfig import Kubeconfig, read_kubeconfigs
-from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
 
@@ -179,7 +179,7 @@ def test_a_bad_one_gives_one_line_and_no_secret(
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(LeaseError) as raised:
         choice = choose(KubernetesAddress(), {"LEASECTL_KUBECONFIG": str(path)})
-        open_api(choice, clock=Clock(), deadline_seconds=1).list(leases("ns"))
+        Api(choice, clock=Clock(), deadline_seconds=1).list(leases("ns"))
     said = str(raised.value)
     assert (raised.value.exit_code, line in said) == (code, True), said
     assert said.isprintable()

@@ -14,7 +14,6 @@ import pytest
 
 from leasectl.engines.kubernetes.api.address import leases
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
-from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.system.clock import Clock
@@ -124,7 +123,7 @@ class TestTokens:
         (tmp_path / "token").write_text("one\n")
         (tmp_path / "ca.crt").write_bytes(Path(certificates.ca.file).read_bytes())
         choice = ClusterChoice("pod", "ns", server.url, service_account=str(tmp_path))
-        api = open_api(choice, clock=Clock())
+        api = Api(choice, clock=Clock())
         api.list(HERE)
         replace(tmp_path / "token", "two\n")
         api.list(HERE)

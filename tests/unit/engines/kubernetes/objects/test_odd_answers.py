@@ -10,7 +10,7 @@ import pytest
 from leasectl.engines.contract import Outlook
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.model import Claimant, Request
 from leasectl.system.afterwards import finish
@@ -97,7 +97,7 @@ def story(straight: Opened, through: Opened, request: Request, number: int) -> N
 def opened_by(kubeconfig: Path) -> Opened:
     choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
     return open_kubernetes(
-        open_api(choice, clock=Clock(), pause=lambda seconds: None),
+        Api(choice, clock=Clock(), pause=lambda seconds: None),
         choice.namespace,
         state_id="state",
         lost=lambda key, names: None,

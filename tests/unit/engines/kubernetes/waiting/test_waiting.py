@@ -12,7 +12,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.model import Claimant, Lease, Request
@@ -39,7 +39,7 @@ class Processes:
 
     def open(self) -> Opened:
         return open_kubernetes(
-            open_api(self._choice, clock=Clock()),
+            Api(self._choice, clock=Clock()),
             self._choice.namespace,
             state_id="state",
             lost=lambda key, names: None,
