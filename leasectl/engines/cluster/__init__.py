@@ -4,19 +4,19 @@ Each step is one write, so a process may be killed after any of them. The driver
 `engines.kubernetes` writes one object at a time, `engines.etcd` several at once.
 
 - `objects`: the facts in objects, and what a driver does with them
-- `changes`: what a write makes of an object
+- `changes`: what a write makes of an object, and whether it was carried out
 - `records`: the facts of an object as JSON, checked when they are read
-- `place`: a place of pools: its objects, and how they are read and listed
-- `context`: a place with the parts of the engine that remember something
+- `context`: a place of pools: how its objects are read and changed, what is remembered of them
 - `engine`: the engine, and its sides
 - `view`: a pool in memory, kept up to date by a watch
 - `turns`: decide whose turn it is, and when the pool's pace allows a grant
 - `observed`: since when others were seen unchanged; clocks of hosts are never compared
 - `ticket`: a ticket, as the process knows it that waits with it
 - `waiter`: each step of a ticket, until it is a claim; the ends of other waiters
+- `expiry`: remove the tickets of dead waiters, expired claims, names whose time is up
 - `session`: what all waiters of a process share: renewals of tickets, and watches
 - `watches`: follow a pool, or only three objects for waiters far behind, in a thread
-- `claims`: make and give back claims; end them by force
+- `claims`: make, release, expire and revoke claims
 - `renewals`: renew claims
 - `notes`: notes at claims; watch notes, and what others change at a holder's claims
 - `members`: read and change memberships

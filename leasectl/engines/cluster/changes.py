@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from leasectl.engines.cluster.objects import (
     BelongingObject,
     Change,
@@ -14,9 +12,7 @@ from leasectl.engines.cluster.objects import (
     PoolObject,
     PoolState,
     ResourceObject,
-    Said,
     TicketObject,
-    ValuesObject,
     is_same,
     new_word,
     stamp,
@@ -25,7 +21,6 @@ from leasectl.engines.cluster.records import safe_text
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import Member, Pools, grace_clock, lifetime_clock
 from leasectl.engines.rules.possible import want_of
-from leasectl.engines.values import Parts
 from leasectl.model import Claimant
 
 # Resources
@@ -81,7 +76,7 @@ def claimed(resource: ResourceObject, claim: Claim) -> ResourceObject:
     )
 
 
-def ended(resource: ResourceObject, reason: str, life: str = "") -> ResourceObject:
+def revoked(resource: ResourceObject, reason: str, life: str = "") -> ResourceObject:
     """Return a resource whose claim was ended by force, and is kept for its holder for its time.
 
     Its renewal time stays: an observer continues to count from there. Where claims end by
@@ -211,31 +206,18 @@ def with_belonging(
     return before._replace(pools=pools, pending=pending, made=new_word())
 
 
-# Values
-
-
-def with_values(
-    seen: ValuesObject | None,
-    object_name: str,
-    parts: Parts,
-    said: Mapping[str, Said],
-    contents: Mapping[str, float | None],
-) -> ValuesObject:
-    """Return the object of a subject as it is to be.
-
-    Args:
-        seen: As it was seen; None for none.
-        object_name: Of the object.
-        parts: Of a key of it.
-        said: What is to be kept of it.
-        contents: Which contents there are then.
-    """
-    if seen is None:
-        seen = ValuesObject(Identity(object_name), None, parts.space, parts.subject, {}, {})
-    return seen._replace(said=said, contents=contents, made=new_word())
-
-
 # Lost answers
+
+# What a write changes together, of a pool and of other objects. A grant has to be compared with
+# its level: the same ticket may pay twice, and another may have paid up to the same level since.
+_FACTS = (
+    ("settings",),
+    ("state", "word"),
+    ("level", "last_grant"),
+    ("changed", "coming"),
+    ("epoch", "floor"),
+    ("made",),
+)
 
 
 def is_carried_out(change: Change, found: Found) -> bool:
@@ -254,11 +236,15 @@ def is_carried_out(change: Change, found: Found) -> bool:
         return isinstance(found, TicketObject) and found.renewed == new.renewed
     if isinstance(new, ContentObject):
         return isinstance(found, ContentObject) and found.said.content == new.said.content
-    if isinstance(new, PoolObject) and isinstance(seen, PoolObject):
-        is_pool = isinstance(found, PoolObject)
-        facts = zip(seen[2:], new[2:], found[2:])
-        return is_pool and all(is_ == to_be for was, to_be, is_ in facts if was != to_be)
-    return new is not None and getattr(found, "made", None) == getattr(new, "made", "")
+    if seen is None or new is None:
+        return new is not None and getattr(found, "made", None) == getattr(new, "made", "")
+    changed = [each for each in _FACTS if _facts(each, seen) != _facts(each, new)]
+    is_same_kind = isinstance(found, type(new))
+    return is_same_kind and all(_facts(each, found) == _facts(each, new) for each in changed)
+
+
+def _facts(names: tuple[str, ...], found: Found) -> list[object]:
+    return [getattr(found, each, None) for each in names]
 
 
 def _is_so(seen: ResourceObject | None, new: ResourceObject, found: ResourceObject) -> bool:
@@ -267,7 +253,7 @@ def _is_so(seen: ResourceObject | None, new: ResourceObject, found: ResourceObje
         for word in ("freed", "made", "entering", "changed"):
             if getattr(new, word) != getattr(seen, word, ""):
                 return bool(getattr(found, word) == getattr(new, word))
-        return True
+        return False
     if there is None:
         return False
     if before is None or (before.claim_key, before.ticket) != (claim.claim_key, claim.ticket):

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.engines.cluster.changes import claimed, ended, released, touched, with_member
+from leasectl.engines.cluster.changes import claimed, released, revoked, touched
 from leasectl.engines.cluster.events import TAKEN_OVER
 from leasectl.engines.cluster.objects import (
     MOST_TRIES,
@@ -46,7 +46,7 @@ from leasectl.engines.cluster.objects import (
 )
 from leasectl.engines.cluster.records import parse_time
 from leasectl.engines.notes import Note
-from leasectl.engines.rules.membership import after_lifetime, after_release
+from leasectl.engines.rules.membership import after_release
 from leasectl.model import Lease, ReleasedBy
 
 if TYPE_CHECKING:
@@ -197,13 +197,13 @@ class Claims:
         own.unsure = ()
 
     def _made_at_last(self, own: OwnTicket) -> list[ResourceObject]:
-        """What has become of a claim; no more can become of it once this is told.
+        """Return what has become of a claim; nothing more becomes of it after that.
 
         A write whose answer is late may itself be late. It could be carried out after its waiter
-        has looked and found nothing, and has been granted another resource: nobody would know of
-        that claim then, and whoever renews by the claim key would keep it alive. So what it was
-        sent to is written once more where it is still as it was seen: whatever comes by that
-        version afterwards is refused.
+        has looked, found nothing, and been granted another resource. No record would have that
+        claim then, and renewals by the claim key would keep it alive. So each resource that the
+        claim was sent to is written once more if it is still as it was seen: a write guarded by
+        that version is refused from then on.
 
         Raises:
             BackendUnreachable: It isn't known yet.
@@ -299,19 +299,17 @@ class Claims:
         Returns:
             The resources whose claims this call has ended, as they were then.
         """
-        ended_ones: list[ResourceObject] = []
+        done: list[ResourceObject] = []
         for _ in range(MOST_TRIES):
             if is_holder:
-                held = [each for each in held if not (self.is_over(each) and self.end_over(each))]
-            done = self.end(held, by, reason=reason, is_had=is_had)
-            ended_ones += done
-            there = [self.as_it_is(each) for each in held if each not in done]
-            held = [each for each in there if each is not None]
+                held = self._without_expired(held)
+            done += self.release_as_seen(held, by, reason=reason, is_had=is_had)
+            held = self._left(held, done)
             if not held:
-                return ended_ones
+                return done
         raise too_fast(f'resource "{held[0].name}"')
 
-    def end(
+    def release_as_seen(
         self,
         held: Sequence[ResourceObject],
         by: ReleasedBy | None = None,
@@ -339,9 +337,9 @@ class Claims:
         return self._context.write_all(held, change_of, told)
 
     def as_it_is(self, seen: ResourceObject) -> ResourceObject | None:
-        """What is there now of a claim that couldn't be ended as it was seen; None if it has gone.
+        """Return a claim as it is now that couldn't be ended as it was seen; None if it has gone.
 
-        Who has claimed isn't always who renews: a keeper does, with a memory of its own.
+        It may have been renewed by another process than its claimant, a keeper for example.
         """
         assert seen.claim is not None
         self.forget(seen.id.name)
@@ -350,41 +348,54 @@ class Claims:
             return None
         return there
 
-    def end_over(self, resource: ResourceObject) -> bool:
+    def _left(
+        self, held: Sequence[ResourceObject], done: Sequence[ResourceObject]
+    ) -> list[ResourceObject]:
+        """What is there now of the claims that couldn't be ended as they were seen."""
+        there = [self.as_it_is(each) for each in held if each not in done]
+        return [each for each in there if each is not None]
+
+    def expire(self, resource: ResourceObject) -> bool:
         """Free a claim that is over, and tell of it, unless it was renewed since it was seen."""
-        if not self.end([resource], "ttl"):
+        if not self.release_as_seen([resource], "ttl"):
             return False
         self._context.tell_lost(resource)
         return True
 
-    def end_life(self, resource: ResourceObject) -> bool:
-        """Take a name out of its pool when its time there is over, or once it isn't held."""
-        member = after_lifetime(resource.member)
-        new = with_member(resource, member) if member.is_known else None
-        at = self._events.now()
-        told = self._events.members_changed([resource.member], [member], at=at)
-        return self._objects.write(Change(resource, new, told)).is_done
+    def _without_expired(self, held: Sequence[ResourceObject]) -> list[ResourceObject]:
+        return [each for each in held if not (self.is_over(each) and self.expire(each))]
 
-    def end_by_force(
+    def revoke(
         self, claim_key: str, names: Sequence[str], reason: str, *, at_once: bool
     ) -> tuple[str, ...]:
         """Implements `PoolAdmin.end_early`; a guard can't be seen from here.
 
-        What has a ttl is only said to have ended, in the object itself: its holder hears of that by
-        a watch, or by its next renewal, which changes nothing any more. The time of the last
-        renewal stays as it is, and so the claim is over when that is, for everybody who observes
-        it, and at once when its holder gives it up. What has no ttl is free at once.
+        A claim without a ttl is free at once. A claim with a ttl is only marked as ended, in its
+        object: its holder learns that from a watch, or from its next renewal, which changes nothing
+        any more. The time of the last renewal stays as it is. So the claim is over when that is,
+        for every observer, and at once when its holder gives it up.
 
-        What is to be free at once is said to have ended first, too. Killed in between, this leaves
-        it kept, and who asks once more frees it.
+        With `at_once`, it is marked first, too, and then freed. If this process is killed in
+        between, the claim stays marked, and the next call frees it.
         """
-        taken = self._end_by_force(self._named(claim_key, names), reason)
+        taken: list[str] = []
+        held = self._named(claim_key, names)
+        for _ in range(MOST_TRIES):
+            good = [each for each in held if each.claim and not each.claim.ended]
+            good = self._without_expired(good)
+            free = [each for each in good if each.claim and each.claim.ttl_seconds is None]
+            kept = [each for each in good if each not in free]
+            done = self._revoke_kept(kept, reason)
+            freed = self.release(free, "force", reason=reason)
+            taken += [each.name for each in (*done, *freed)]
+            held = self._left(kept, done)
+            if not held:
+                break
         if taken:
             self._context.lost(claim_key, taken)
         if at_once:
-            kept = [
-                each for each in self._named(claim_key, names) if each.claim and each.claim.ended
-            ]
+            found = self._named(claim_key, names)
+            kept = [each for each in found if each.claim and each.claim.ended]
             freed = self.release(kept, "force", reason=reason)
             taken += [each.name for each in freed if each.name not in taken]
         return tuple(taken)
@@ -392,29 +403,14 @@ class Claims:
     def _named(self, claim_key: str, names: Sequence[str]) -> list[ResourceObject]:
         return [each for each in self._context.claimed(claim_key) if each.name in names]
 
-    def _end_by_force(self, held: Sequence[ResourceObject], reason: str) -> list[str]:
-        taken: list[str] = []
-        for _ in range(MOST_TRIES):
-            good = [each for each in held if each.claim and not each.claim.ended]
-            good = [each for each in good if not (self.is_over(each) and self.end_over(each))]
-            free = [each for each in good if each.claim and each.claim.ttl_seconds is None]
-            kept = [each for each in good if each not in free]
-            done = [*self.release(free, "force", reason=reason), *self._keep_ended(kept, reason)]
-            taken += [each.name for each in done]
-            there = [self.as_it_is(each) for each in kept if each not in done]
-            held = [each for each in there if each is not None]
-            if not held:
-                break
-        return taken
-
-    def _keep_ended(self, held: Sequence[ResourceObject], reason: str) -> list[ResourceObject]:
+    def _revoke_kept(self, held: Sequence[ResourceObject], reason: str) -> list[ResourceObject]:
         """Say of claims that they have ended; return those that weren't written since."""
         lives: dict[str, str] = {}  # what ended together still does
 
         def change_of(seen: ResourceObject) -> Change:
             assert seen.claim is not None
             life = lives.setdefault(seen.claim.life, self._objects.new_life())
-            return Change(seen, ended(seen, reason, life))
+            return Change(seen, revoked(seen, reason, life))
 
         return self._context.write_all(
             held, change_of, lambda done: self._events.lost(done, by="force", reason=reason)

@@ -159,7 +159,7 @@ class Context:
             Those that are written; the objects of the others weren't as they were seen.
         """
         done: list[T] = []
-        if not self.objects.unites:
+        if len(items) > 1 and not self.objects.unites:
             try:
                 for each in items:
                     if self.objects.write(change_of(each)).is_done:
@@ -170,10 +170,10 @@ class Context:
         for first in range(0, len(items), MOST_AT_ONCE):
             part = items[first : first + MOST_AT_ONCE]
             changes = [change_of(each) for each in part]
-            if self.objects.write_together(changes, told=told(part)) is not None:
+            if len(part) > 1 and self.objects.write_together(changes, told=told(part)) is not None:
                 done += part
                 continue
-            for each, change in zip(part, changes) if len(part) > 1 else ():
+            for each, change in zip(part, changes):
                 alone = change._replace(told=(*change.told, *told([each])))
                 if self.objects.write(alone).is_done:
                     done.append(each)

@@ -1,18 +1,19 @@
 """Delete pools, and finish what a killed process left.
 
-One that is to be deleted only if nobody uses it is first `closing`: who looks from then on gets
-nothing there. Who has looked before can still claim, until each of its resources has been written
-once more; so after that, if none of them is held, none will be, and no deletion is ever undone but
-by being called off. Then all flags of names that come in are taken off (`entering`), what was to
-move there stays where it is, and one write has it `gone`: that is the deletion, for everybody. What
-is left is taken away after that, by whoever comes by. Until then whoever has claimed so sees the
-pool like any other, and so does everybody who only looks.
+A pool that is to be deleted only if it is unused becomes `closing` first: a waiter that looks from
+then on gets nothing there. A waiter that looked before can still claim, until each resource of the
+pool has been written once more. If none of them is held after that, none will be, and the deletion
+is only undone by being called off. Then all flags of entering names are removed (`entering`), moves
+to the pool are cancelled, and one write makes it `gone`: that is the deletion, for everybody. What
+is left is removed after that, by whichever process comes by. Until the pool is gone, a holder that
+claimed in time sees it like any other pool, and so do processes that only look.
 
-Each that closes a pool does so with a word. Who finds it closing goes on with that, as its closer
-may have been killed, and has it `gone` only if it still has the same word: if it was called off in
-between, others may have claimed since, so all of it begins anew.
+Each process that closes a pool writes a random word with it. A process that finds a closing pool
+goes on with it, since its closer may have been killed, and makes it `gone` only if the word is
+still the same. If the deletion was called off in between, others may have claimed since, so all of
+it begins again.
 
-A pool that is being made and isn't complete is deleted just so; who makes it is told.
+A pool that is being made and isn't complete is deleted in the same way; its creator is told.
 """
 
 from __future__ import annotations

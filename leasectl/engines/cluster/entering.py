@@ -1,30 +1,35 @@
 """Let a name into a pool, although no write is guarded by two objects.
 
-Whether a name may come into a pool depends on more than its own object: the pool has to be there,
-and what is said beside pools (`belonging`) mustn't say otherwise. So it takes three steps:
+Whether a name may enter a pool depends on more than its own object: the pool has to be there, and
+the object beside the pools (default pool and patterns, `Pools`) mustn't decide otherwise. Where the
+store unites changes, one write is guarded by all of these objects. Elsewhere, entering takes three
+steps:
 
-1. the name's object gets a flag, one that isn't there yet is made with it, and in no pool;
-2. pools and what is beside them are read, again, and it is decided by that;
-3. one write, guarded by the object with the flag, puts it in and takes the flag off.
+1. flag the name's object; if there is none, create it with the flag, in no pool;
+2. read the pools and the object beside them again, and decide by that;
+3. put the name into the pool and remove the flag, in one write guarded by the flagged object.
 
-Whoever changes what is decided by says first, in an object of its own, what is about to be (a pool
-that is `closing`, a `pending` word on what belongs where), then *sweeps*: takes the flag off all
-that have one, then makes it so. Let F be a step 3 of somebody who has read before that first write.
-His flag is older than his reading, and the sweep's list is later than that write: so the sweep sees
-the flag, unless F has been done. Sweep and F are guarded by the same version of the same object,
-and one of them is carried out. Either F comes before the end of the sweep, that is before the
-change, and is right; or it is refused, and he begins anew and reads what is about to be. Who reads
-that doesn't decide by it: a pool that isn't open takes no name, and a pending word is first made so
-by whoever finds it (`settle`).
+A process that changes one of these facts first announces the change in its own object (the pool is
+`closing`, or a `pending` change of what belongs where). Then it *sweeps*: it removes every flag.
+Only then it makes the change.
 
-So nothing is ever put into a pool that is gone, or that it doesn't belong to by then; whoever is
-killed, wherever. A pool that is ended while it is being made is gone with the first of those
-writes: what comes into it until the sweep is there for nobody, and is taken out before it goes.
+Why that is enough: let F be a step 3 of a process that read before the announcement. Its flag is
+older than its reading, and the sweep's list is later than the announcement. So the sweep sees the
+flag, unless F has been carried out. The sweep and F are guarded by the same version of the same
+object, so only one of them is carried out. Either F comes before the end of the sweep, and so
+before the change, and is right. Or F is refused, and its process begins again and reads the
+announcement.
+A process that reads an announcement doesn't decide by it: a pool that isn't open takes no name, and
+a pending change is carried out first, by the process that finds it (`settle`).
 
-A flag says nothing by itself, so any will do, and that of another as well as one's own: of two who
-want the same name neither takes the flag off to set his own, and of their last writes one is
-carried out. What the killed leave is a flag, or an object with nothing else: nobody heeds it, the
-next sweep or the next who wants that name takes it away.
+So no name ever enters a pool that is gone, or a pool that it doesn't belong to by then, wherever a
+process is killed. A pool that is ended while it is being made is gone with the announcement: names
+that enter it until the sweep are there for nobody, and are removed before it goes.
+
+A flag says nothing by itself, so a process may use one that another has set. If two want the same
+name, neither replaces the flag, and one of their last writes is carried out. A killed process
+leaves a flag, or an object with nothing else. Both are ignored, and removed by the next sweep or by
+the next process that wants the name.
 
 `Known` is what one list shows. A name is in the pool that its own object says, as long as that pool
 is there. A pool that is incomplete, or deleted in part, has no names for anybody.
@@ -55,6 +60,7 @@ from leasectl.model import Lease
 
 if TYPE_CHECKING:
     from leasectl.engines.cluster.context import Context
+    from leasectl.engines.cluster.ticket import OwnTicket
 
 _NOT_THERE = ("making", "gone")
 _BESIDE: tuple[Kind, ...] = ("pool", "belonging")
@@ -102,10 +108,6 @@ class Known(NamedTuple):
         seen = [each.floor for each in self.objects.values()]
         return max([0 if self.belonging is None else self.belonging.floor, *seen])
 
-    def beside(self, other: Known) -> Known:
-        """The same names, with what another has seen since beside them."""
-        return other._replace(resources=self.resources)
-
     def _state_of(self, pool_type: str | None) -> str:
         found = None if pool_type is None else self.objects.get(pool_type)
         return "open" if found is None else found.state
@@ -132,26 +134,21 @@ def _known(context: Context, *kinds: Kind) -> Known:
     return Known(seen.version, resources, pools, belonging, objects)
 
 
-def being_made(name: str, pool_type: str) -> InvalidRequest:
-    """Return the error for a name that is about to be in another pool, which isn't there yet."""
-    return InvalidRequest(
-        f'resource "{name}" is being put into pool "{pool_type}", which is being created; if '
-        f"its creator was killed, end it with: leasectl pool delete {pool_type}"
-    )
-
-
 class Update:
     """What is to become of some names, until all of it is written.
 
     Args:
         names: Which.
         decide: Says what is to become of each.
-        is_claimed: They are all to be claimed with that.
+        own: The ticket that claims them with that; None for no claim.
         making: The pool that they are for, if it is being made; else None.
 
     Attributes:
+        own: As given.
         known: What it was decided by.
         left: The names that aren't written yet.
+        before, after: What was so of each name, and is to be.
+        leases: What was claimed with it, of each name that is written.
     """
 
     def __init__(
@@ -159,17 +156,17 @@ class Update:
         names: Sequence[str],
         decide: Decide,
         *,
-        is_claimed: bool = False,
+        own: OwnTicket | None = None,
         making: PoolObject | None = None,
     ) -> None:
+        self.own = own
         self.left = list(dict.fromkeys(names))
-        self._names = tuple(names)
+        self.before: dict[str, Member] = {}
+        self.after: dict[str, Member] = {}
+        self.leases: dict[str, tuple[Lease, ...]] = {}
+        self._names = names
         self._decide = decide
-        self._is_claimed = is_claimed
         self._making = making
-        self._before: dict[str, Member] = {}
-        self._after: dict[str, Member] = {}
-        self._leases: dict[str, tuple[Lease, ...]] = {}
 
     def decide(self, known: Known) -> None:
         """Decide by what is known by now.
@@ -182,70 +179,65 @@ class Update:
         for name in self.left:
             taken = known.is_taken(name)
             if taken is not None and (self._making is None or taken != self._making.type):
-                raise being_made(name, taken)
-            self._before[name] = known.member(name)
-            self._after[name] = self._decide(self._before[name], pools)
-            if self._is_claimed:
-                check_unheld([self._after[name]])
+                raise InvalidRequest(
+                    f'resource "{name}" is being put into pool "{taken}", which is being created; '
+                    f"if its creator was killed, end it with: leasectl pool delete {taken}"
+                )
+            self.before[name] = known.member(name)
+            self.after[name] = self._decide(self.before[name], pools)
+            if self.own is not None:
+                check_unheld([self.after[name]])
+
+    def is_to_come_to(self, name: str) -> str | None:
+        """Return the pool that a name is to come to with its release, and wasn't before."""
+        to = self.after[name].moves_to
+        return None if to == self.before[name].moves_to else to
 
     def needs_flag(self, name: str) -> bool:
         """Tell whether more than its own object decides what becomes of a name."""
-        before, after = self._before[name], self._after[name]
-        there = self.known.resources.get(name)
+        after, there = self.after[name], self.known.resources.get(name)
         if after.pool is None or (there is not None and there.member == after):
             return False
-        return after.pool != before.pool or after.moves_to not in (None, before.moves_to)
+        return after.pool != self.before[name].pool or self.is_to_come_to(name) is not None
 
-    def after(self, name: str) -> Member:
-        """What is to become of it."""
-        return self._after[name]
+    def goes_to(self, name: str) -> set[str]:
+        """Return the pools that a name comes to with this, or is to come to with its release."""
+        pool = self.after[name].pool
+        is_new = self.own is not None or pool != self.before[name].pool
+        found = (pool if is_new else None, self.is_to_come_to(name))
+        return {each for each in found if each is not None}
 
     def note_done(self, name: str, leases: tuple[Lease, ...]) -> None:
         """It is so now, and that was claimed with it."""
         self.left.remove(name)
-        self._leases[name] = leases
+        self.leases[name] = leases
 
     def pools_to_tell(self) -> Iterator[str]:
         """Return the pools whose waiters may be met by less, or by names that come."""
-        for name in self._leases:
-            before, after = self._before[name], self._after[name]
-            yield from pools_with_less(before, after)
-            if after.moves_to not in (None, before.moves_to):
-                yield str(after.moves_to)
+        for name in self.leases:
+            yield from pools_with_less(self.before[name], self.after[name])
+            to = self.is_to_come_to(name)
+            if to is not None:
+                yield to
 
-    def done(self) -> list[Member]:
-        """Return the former memberships of the names that have changed."""
-        return [self._before[n] for n in self._leases if self._after[n] != self._before[n]]
+    def changed(self) -> list[Member]:
+        """Return the former memberships of the names that have changed so far."""
+        return [self.before[n] for n in self.leases if self.after[n] != self.before[n]]
 
-    def goes_to(self, name: str) -> list[str]:
-        """Return the pools that a name comes to with this, or is to come to with its release."""
-        before, after = self._before[name], self._after[name]
-        is_new = self._is_claimed or after.pool != before.pool
-        pools = [after.pool] if after.pool is not None and is_new else []
-        if after.moves_to not in (None, before.moves_to):
-            pools.append(str(after.moves_to))
-        return pools
+    def to_tell(self, names: Iterable[str]) -> tuple[list[Member], list[Member]]:
+        """Return the former and the new memberships of some names, for events.
 
-    def changes(self, names: Iterable[str] | None = None) -> tuple[list[Member], list[Member]]:
-        """Return what was so of some names, and is to be, for events; None: of those written.
-
-        Of a pool that is being made that is one thing, and told of when it is there.
+        The names of a pool that is being made have one event together, once it is there.
         """
-        written = list(self._leases if names is None else names)
-        if self._making is not None:
-            written = []
-        return [self._before[each] for each in written], [self._after[each] for each in written]
-
-    def leases(self) -> list[Lease]:
-        """What was claimed with them so far."""
-        return [lease for each in self._leases.values() for lease in each]
+        told = [] if self._making is not None else list(names)
+        return [self.before[each] for each in told], [self.after[each] for each in told]
 
     def result(self) -> Updated:
         """What has become of them."""
         return Updated(
-            tuple(self._before[name] for name in self._names),
-            tuple(self._after[name] for name in self._names),
-            tuple(lease for name in self._names for lease in self._leases[name]),
+            tuple(self.before[name] for name in self._names),
+            tuple(self.after[name] for name in self._names),
+            tuple(lease for name in self._names for lease in self.leases[name]),
         )
 
     def _pools(self, known: Known) -> Pools:
@@ -282,7 +274,7 @@ def flag(context: Context, name: str, seen: ResourceObject | None) -> ResourceOb
 
 
 def unflagged(flagged: ResourceObject) -> Change | None:
-    """Return what takes a flag off, and a name with it of which nothing else is said."""
+    """Return what removes a flag, and its object with it if that has nothing else."""
     if not flagged.entering:
         return None
     is_needed = flagged.member.is_known or flagged.claim is not None
@@ -290,19 +282,19 @@ def unflagged(flagged: ResourceObject) -> Change | None:
 
 
 def sweep(context: Context) -> None:
-    """Take all flags off: who has decided by what was before now has to begin anew."""
+    """Remove all flags: a process that decided by earlier facts has to decide again."""
     for each in context.resources(Selection(kinds=("resource",), entering=True)):
         context.change(each, unflagged)
 
 
-# What is said of where names belong beside pools
+# The default pool, and the patterns that decide where names belong
 #
-# It is one object, changed in two steps. First it says what it is about to say (`pending`); then
-# all that was decided by what it says now is done or begun anew (the sweep), pools that are being
-# made among that; then it says it. A pending word is never taken back, but for a default pool that
-# has gone meanwhile. So whoever finds one, because its writer was killed or isn't done yet, does
-# the rest, and either of them may be late. Expectations of a manifest are such a word: kubectl has
-# announced them and does nothing more.
+# They are one object, changed in two steps. First it announces the change (`pending`). Then the
+# sweep makes every process decide again that decided by the old facts; so do pools that are being
+# made. Then it has the change. An announcement is never taken back, except for a default pool that
+# has gone meanwhile. So a process that finds one does the rest, because its writer was killed or
+# isn't done yet, and either of them may be late. Expectations of a manifest are an announcement,
+# too: kubectl has written them and does nothing more.
 
 
 def settled(context: Context) -> Known:

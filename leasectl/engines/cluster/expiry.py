@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from leasectl.engines.cluster.objects import Change
+from leasectl.engines.cluster.changes import with_member
+from leasectl.engines.cluster.objects import Change, ResourceObject
 from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.rules.membership import after_lifetime
 
 if TYPE_CHECKING:
     from leasectl.engines.cluster.context import Context
@@ -28,10 +30,19 @@ def reap(context: Context, view: PoolView) -> bool:
     context.observed.save()
     remove_dead(over.tickets, view, context)
     for name in over.claims:
-        context.claims.end_over(view.resources[name])
+        context.claims.expire(view.resources[name])
     for name in over.lives - over.claims:
-        context.claims.end_life(view.resources[name])
+        expire_membership(context, view.resources[name])
     return bool(over.claims or over.lives)
+
+
+def expire_membership(context: Context, resource: ResourceObject) -> bool:
+    """Take a name out of its pool when its time there is over, or once it isn't held."""
+    member = after_lifetime(resource.member)
+    new = with_member(resource, member) if member.is_known else None
+    at = context.events.now()
+    told = context.events.members_changed([resource.member], [member], at=at)
+    return context.objects.write(Change(resource, new, told)).is_done
 
 
 def remove_dead(names: Iterable[str], view: PoolView, context: Context) -> bool:

@@ -26,6 +26,7 @@ from leasectl.engines.cluster.entering import (
     settled,
     unflagged,
 )
+from leasectl.engines.cluster.events import ToldOf
 from leasectl.engines.cluster.expiry import reap
 from leasectl.engines.cluster.objects import (
     MOST_TRIES,
@@ -39,7 +40,7 @@ from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.engines.rules.membership import Member, Pools, claimed_by_pattern
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
-from leasectl.model import Claimant
+from leasectl.model import Claimant, Lease
 from leasectl.text.wording import followed_by, listed
 
 _USUAL_TTL_SECONDS = 60.0
@@ -77,11 +78,11 @@ class ClusterMembers:
         if claimant is not None:
             ttl = claimant.request.ttl_seconds or _USUAL_TTL_SECONDS
             own = OwnTicket(claimant, self._context, ttl_seconds=ttl)
-        update = Update(names, decide, is_claimed=own is not None)
+        update = Update(names, decide, own=own)
         try:
-            self.carry_out(update, known, own)
+            self.carry_out(update, known)
         except (InvalidRequest, NotAllowed, NotFound) as error:
-            raise _after(update.done(), error) from error
+            raise _after(update.changed(), error) from error
         return update.result()
 
     def belonging(self) -> Pools:
@@ -119,22 +120,16 @@ class ClusterMembers:
 
     # Writing
 
-    def carry_out(self, update: Update, known: Known, own: OwnTicket | None = None) -> None:
-        """Carry out a change of several names.
-
-        Args:
-            update: What that is.
-            known: What is known of them.
-            own: The ticket that claims them; None for no claim.
-        """
+    def carry_out(self, update: Update, known: Known) -> None:
+        """Carry out a change of several names, by what is known of them."""
         update.decide(known)
         at = self._events.now()
         try:
             for _ in range(MOST_TRIES):
                 if self._objects.unites:
-                    self._write_together(update, own, at)
+                    self._write_together(update, at)
                 else:
-                    self._write_each(update, own)
+                    self._write_each(update)
                 if not update.left:
                     break
                 update.decide(all_known(self._context))
@@ -142,16 +137,20 @@ class ClusterMembers:
                 raise too_fast(update.left[0])
         finally:  # some may have been written, although others were refused
             if not self._objects.unites:
-                told = self._events.members_changed(*update.changes(), at=at)
-                leases = update.leases()
-                if own is not None and leases:
-                    names = [each.name for each in leases]
-                    held = self._claims.of_names(own.claimant.claim_key, names)
-                    told += self._events.granted(own.claimant, leases, held, waited=0.0)
-                self._objects.tell(told)
+                self._objects.tell(self._told_of(update, at))
         self._tell(update.pools_to_tell())
 
-    def _write_each(self, update: Update, own: OwnTicket | None) -> None:
+    def _told_of(self, update: Update, at: float) -> ToldOf:
+        """What is told of all that was written."""
+        told = self._events.members_changed(*update.to_tell(update.leases), at=at)
+        leases = [lease for each in update.leases.values() for lease in each]
+        if update.own is None or not leases:
+            return told
+        claimant = update.own.claimant
+        held = self._claims.of_names(claimant.claim_key, [each.name for each in leases])
+        return (*told, *self._events.granted(claimant, leases, held, waited=0.0))
+
+    def _write_each(self, update: Update) -> None:
         """Write what is left of an update, as far as other writers aren't faster."""
         if any(map(update.needs_flag, update.left)):
             self._flag(update)
@@ -159,15 +158,15 @@ class ClusterMembers:
             seen = update.known.resources.get(name)
             if update.needs_flag(name) and (seen is None or not seen.entering):
                 continue  # it was flagged by nobody before this was decided
-            change = self._change_of(update, name, own, number)
+            change = self._change_of(update, name, number)
             if change is None:
                 update.note_done(name, ())
                 continue
             written = self._objects.write(change)
             if written.is_done:
-                self._note_done(update, name, change, written.object, own)
+                self._note_done(update, name, change, written.object)
 
-    def _write_together(self, update: Update, own: OwnTicket | None, at: float) -> None:
+    def _write_together(self, update: Update, at: float) -> None:
         """Write what is left of an update in one write, or in as few as may be.
 
         It is guarded by all that it was decided by, so nothing needs a flag.
@@ -175,16 +174,16 @@ class ClusterMembers:
         self._announce(update)
         if settle(self._context, update.known):
             return
-        left = tuple(update.left)
+        own, left = update.own, tuple(update.left)
         for first in range(0, len(left), _AT_ONCE):
             names = left[first : first + _AT_ONCE]
-            changes = {
-                name: change
-                for number, name in enumerate(names, start=first)
-                if (change := self._change_of(update, name, own, number)) is not None
-            }
+            changes: dict[str, Change] = {}
+            for number, name in enumerate(names, start=first):
+                change = self._change_of(update, name, number)
+                if change is not None:
+                    changes[name] = change
             new = [each.new for each in changes.values() if isinstance(each.new, ResourceObject)]
-            told = self._events.members_changed(*update.changes(names), at=at)
+            told = self._events.members_changed(*update.to_tell(names), at=at)
             if own is not None and new:
                 told += self._events.granted(own.claimant, leases_of(new), new, waited=0.0)
             done: Sequence[Found | None] | None = ()
@@ -194,22 +193,17 @@ class ClusterMembers:
             if done is None:
                 return
             for (name, change), written in zip(changes.items(), done):
-                self._note_done(update, name, change, written, own)
+                self._note_done(update, name, change, written)
             for name in names:
                 if name not in changes:
                     update.note_done(name, ())
 
-    def _note_done(
-        self,
-        update: Update,
-        name: str,
-        change: Change,
-        written: Found | None,
-        own: OwnTicket | None,
-    ) -> None:
+    def _note_done(self, update: Update, name: str, change: Change, written: Found | None) -> None:
         """A name is as it was to be; tell its holder if it was taken out of its pool."""
-        is_claimed = own is not None and isinstance(written, ResourceObject)
-        update.note_done(name, self._claims.note_made(own, written) if is_claimed else ())  # type: ignore[arg-type]
+        leases: tuple[Lease, ...] = ()
+        if update.own is not None and isinstance(written, ResourceObject):
+            leases = self._claims.note_made(update.own, written)
+        update.note_done(name, leases)
         seen, new = change.seen, change.new
         if isinstance(seen, ResourceObject) and (
             new is None or (isinstance(new, ResourceObject) and _is_taken(seen, new.member))
@@ -247,7 +241,7 @@ class ClusterMembers:
 
     def _announce(self, update: Update) -> None:
         """Make waiters look for names that are to move to their pools."""
-        for pool_type in {update.after(name).moves_to for name in update.left}:
+        for pool_type in {update.after[name].moves_to for name in update.left}:
             pool = None if pool_type is None else update.known.objects.get(pool_type)
             if pool is not None and not pool.coming:
                 self._tell([pool.type], coming=True)
@@ -262,18 +256,15 @@ class ClusterMembers:
                 if self._objects.write(Change(pool, with_changes(pool, coming=coming))).is_done:
                     break
 
-    def _change_of(
-        self, update: Update, name: str, own: OwnTicket | None, number: int
-    ) -> Change | None:
+    def _change_of(self, update: Update, name: str, number: int) -> Change | None:
         """Return what makes of a name what is to become of it; None for nothing.
 
         Args:
             update: What that is.
             name: Which.
-            own: The ticket that claims it; None for no claim.
-            number: Of the name, among those that it gets.
+            number: Of the name, among those that are claimed.
         """
-        known, after = update.known, update.after(name)
+        known, after, own = update.known, update.after[name], update.own
         resource = known.resources.get(name)
         is_default = after.pool == known.pools.default
         grace = known.pools.grace_seconds if is_default else 0.0

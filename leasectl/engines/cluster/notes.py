@@ -64,7 +64,7 @@ class ClusterNotes:
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
         found = [self._claimed(each.name, each.fence, each.text) for each in notes]
         held = [each for each in found if each is not None]
-        return tuple(each.name for each in self._claims.end(held, by))
+        return tuple(each.name for each in self._claims.release_as_seen(held, by))
 
     def watch(self, pool_type: str) -> ChangeWatch:
         return ChangeWatch(self._context, pool_type)
@@ -132,10 +132,7 @@ class ChangeWatch(Follower):
 
     def _look(self) -> int:
         view = self._context.pool(self._pool_type)
-        self._said = {
-            each.id.name: each.claim and (each.claim.fence, each.claim.note, each.claim.ended)
-            for each in view.resources.values()
-        }
+        self._said = {name: _news_of(each) for name, each in view.resources.items()}
         return view.version
 
     def _follow(self) -> None:
@@ -145,12 +142,16 @@ class ChangeWatch(Follower):
     def _take(self, happened: Happened) -> None:
         name = happened.id.name
         self._version = max(self._version, happened.id.version)
-        found = as_resource(happened.object)
-        claim = None if found is None else found.claim
-        said = claim and (claim.fence, claim.note, claim.ended)
+        said = _news_of(as_resource(happened.object))
         if happened.what in ("there", "gone") and said != self._said.get(name):
             self._said[name] = said
             self._following.wake()
+
+
+def _news_of(found: ResourceObject | None) -> object:
+    """Return what a change watch tells of in a resource: its claim's fence, note and end."""
+    claim = None if found is None else found.claim
+    return claim and (claim.fence, claim.note, claim.ended)
 
 
 class ClusterClaimWatch(Follower):

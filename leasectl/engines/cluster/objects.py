@@ -541,20 +541,11 @@ class Objects(Protocol):
         few_before: So does who comes when no more than about so many are before it.
     """
 
-    @property
-    def few_next(self) -> int: ...
-
-    @property
-    def few_before(self) -> int: ...
-
-    @property
-    def largest_content(self) -> int: ...
-
-    @property
-    def unites(self) -> bool: ...
-
-    @property
-    def ends(self) -> bool: ...
+    largest_content: int
+    unites: bool
+    ends: bool
+    few_next: int
+    few_before: int
 
     def limited(
         self, until: float | None, *, is_strict: bool = False

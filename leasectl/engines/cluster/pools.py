@@ -76,11 +76,11 @@ class ClusterPools:
             seen = self._objects.list(_SHOWN)
             if not seen.items:
                 self._objects.check()
-            views = _views(seen)
+            views = _shown_in(seen)
             if True in [self._reap(view) for view in views]:
                 # All anew, not only where it was: of two times a name that moves may be in neither.
                 seen = self._objects.list(_SHOWN)
-                views = _views(seen)
+                views = _shown_in(seen)
             belonging = _belonging(seen.items)
             for orphaned in _orphaned(seen):
                 self._context.warn(str(self._context.no_pool(orphaned)))
@@ -190,11 +190,11 @@ class ClusterPools:
         try:
             self._members.carry_out(update, self._members.reaped())
         except LeaseError:
-            back = {each.name: each for each in update.done()}
+            back = {each.name: each for each in update.changed()}
             with contextlib.suppress(LeaseError):  # but for what others have done since
                 self._members.update(
                     tuple(back),
-                    lambda now, _: back[now.name] if now == update.after(now.name) else now,
+                    lambda now, _: back[now.name] if now == update.after[now.name] else now,
                 )
             raise
 
@@ -214,7 +214,7 @@ class ClusterPools:
         reason: str,
         at_once: bool = False,
     ) -> tuple[str, ...]:
-        return self._context.claims.end_by_force(claim_key, names, reason, at_once=at_once)
+        return self._context.claims.revoke(claim_key, names, reason, at_once=at_once)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         delete_pool(self._context, pool_type, force=force)
@@ -319,10 +319,8 @@ def _belonging(items: Iterable[Found]) -> Pools:
     return next((each.pools for each in items if isinstance(each, BelongingObject)), NO_POOLS)
 
 
-def _views(seen: Seen) -> list[PoolView]:
-    """What a list of all shows of each pool that is there, by type."""
-    views = views_of(seen.items, seen.version)
-    return [views[each] for each in sorted(views) if views[each].is_shown]
+def _shown_in(seen: Seen) -> list[PoolView]:
+    return [each for each in views_of(seen.items, seen.version) if each.is_shown]
 
 
 def _orphaned(seen: Seen) -> list[str]:

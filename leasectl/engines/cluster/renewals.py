@@ -168,7 +168,7 @@ class Renewals:
             if first is None or claim is None or not is_same(claim, first) or claim.ended:
                 break
             if self._claims.is_over(seen):
-                there = None if self._claims.end_over(seen) else self._claims.as_it_is(seen)
+                there = None if self._claims.expire(seen) else self._claims.as_it_is(seen)
                 if there is None:
                     break
                 seen = there

@@ -223,7 +223,7 @@ class WaitSession:
             ticket.refusal = None
             if not is_there:
                 due = self._clock.elapsed() + ticket.ttl_seconds
-                ticket.note_gone()
+                ticket.is_gone = True
                 sleeper.wake()
         aging_seconds = None if pool_watch is None else pool_watch.aging_seconds
         with self._lock:

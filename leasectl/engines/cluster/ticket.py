@@ -54,10 +54,14 @@ class OwnTicket:
         heard: The version of the newest event that has woken its waiter: an older view doesn't show
             what that was about.
         unwatched: Why its waiter may not follow what happens, and never could; None where it may.
+        has_paid: The pool's pace has let it through already.
+        queued_at: When the request was made, wall clock; None once its queueing was told.
+        object: Its object as it was written here last; None before it is put.
+        sent_at: When the last request was sent that gave it its full time, on the elapsed clock.
+        is_gone: It was seen that it was taken away.
     """
 
     def __init__(self, claimant: Claimant, context: Context, *, ttl_seconds: float) -> None:
-        clock = context.clock
         self.claimant = claimant
         self.claim_key = context.with_state_id(claimant.claim_key)
         self.ttl_seconds = ttl_seconds
@@ -70,17 +74,16 @@ class OwnTicket:
         self.unwatched: NotAllowed | None = None
         self.heard = 0
         self._was_watched = False
-        self.has_paid = False  # the pool's pace has let it through already
+        self.has_paid = False
         self._context = context
-        self._clock = clock
-        self._made_at = clock.elapsed()
-        # When the request was made, wall clock; None once its queueing was told:
-        self._queued_at: float | None = context.events.now()
+        self._clock = context.clock
+        self._made_at = self._clock.elapsed()
+        self.queued_at: float | None = context.events.now()
         self._lock = threading.Lock()
         # Under the lock:
-        self._object: TicketObject | None = None
-        self._put_at = self._sent_at = clock.elapsed()
-        self._is_gone = False
+        self.object: TicketObject | None = None
+        self._put_at = self.sent_at = self._clock.elapsed()
+        self.is_gone = False
         self._pool_uid = ""
         self._closing_since: float | None = None  # on the elapsed clock
 
@@ -112,30 +115,15 @@ class OwnTicket:
     # Its object
 
     @property
-    def object(self) -> TicketObject | None:
-        """Its object as it was written here last; None before it is put."""
-        return self._object
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it was seen that it was taken away."""
-        return self._is_gone
-
-    @property
-    def sent_at(self) -> float:
-        """When the last request was sent that gave it its full time, on the elapsed clock."""
-        return self._sent_at
-
-    @property
     def is_overdue(self) -> bool:
         """Whether others may have taken it for dead by now."""
-        is_put = self._object is not None
-        return is_put and self._clock.elapsed() - self._sent_at >= self.ttl_seconds
+        is_put = self.object is not None
+        return is_put and self._clock.elapsed() - self.sent_at >= self.ttl_seconds
 
     def new_object(self) -> TicketObject:
         """Return how it is put; its time counts from now."""
         with self._lock:
-            self._sent_at = self._put_at = self._clock.elapsed()
+            self.sent_at = self._put_at = self._clock.elapsed()
         self.is_tried = True
         return self._unseen()
 
@@ -158,44 +146,36 @@ class OwnTicket:
         """
         with self._lock:
             if isinstance(found, TicketObject):
-                place = found.place if self._object is None else self._object.place
-                self._object = found._replace(place=min(place, found.place))
+                place = found.place if self.object is None else self.object.place
+                self.object = found._replace(place=min(place, found.place))
             if sent_at is not None:
-                self._sent_at = sent_at
-
-    def note_gone(self) -> None:
-        """Note that it was taken away."""
-        self._is_gone = True
+                self.sent_at = sent_at
 
     def as_put(self) -> TicketObject:
         """Return what to take away; without an answer to its creation, only its name counts."""
-        return self._object or self._unseen()
+        return self.object or self._unseen()
 
     # Its events
 
     def told_of_queueing(self) -> ToldOf:
         """Return what is told as it is put, for the first time or again."""
-        at = self._queued_at
+        at = self.queued_at
         return () if at is None else self._context.events.queued(self.claimant, at=at)
-
-    def note_queueing_told(self) -> None:
-        """Note that it is."""
-        self._queued_at = None
 
     def told_of_grant(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> ToldOf:
         """Return what is told as it becomes leases of resources."""
-        waited, queued_at = self._clock.elapsed() - self._made_at, self._queued_at
+        waited, queued_at = self._clock.elapsed() - self._made_at, self.queued_at
         return self._context.events.granted(
             self.claimant, leases, resources, waited=waited, queued_at=queued_at
         )
 
     def told_of_end(self, why: str) -> ToldOf:
         """Return what is told as its owner takes it away, and it became nothing."""
-        if self._object is None:
+        if self.object is None:
             return ()
         waited = self._clock.elapsed() - self._made_at
         return self._context.events.gave_up(
-            self.claimant, self._object.place, waited=waited, why=why
+            self.claimant, self.object.place, waited=waited, why=why
         )
 
     # Its waiter's watch
@@ -231,7 +211,7 @@ class OwnTicket:
     def may_be_called_off(self, view: PoolView) -> bool:
         """Return whether a deletion of its pool may still find that it is in use."""
         now = self._clock.elapsed()
-        if not view.is_closing or self._object is None:
+        if not view.is_closing or self.object is None:
             self._closing_since = None
             return False
         if self._closing_since is None:
@@ -247,7 +227,7 @@ class OwnTicket:
 
     def as_seen(self, view: PoolView) -> TicketObject:
         """Return it as a place in a queue: behind all others before it is put."""
-        own, there = self._object, view.tickets.get(self.object_name)
+        own, there = self.object, view.tickets.get(self.object_name)
         if own is not None:
             is_newer = there is not None and there.id.version > own.id.version
             return there._replace(place=own.place) if there is not None and is_newer else own

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.engines.cluster.changes import with_values
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.objects import (
     MOST_TRIES,
@@ -36,6 +35,7 @@ from leasectl.engines.cluster.objects import (
     Selection,
     Told,
     ValuesObject,
+    new_word,
     too_fast,
 )
 from leasectl.engines.values import (
@@ -77,37 +77,46 @@ class ClusterValues:
     # Reading
 
     def get(self, key: str) -> Value | None:
-        parts = parts_of(key)
-        if is_content(key):
-            content = self._content(key)
-            return None if content is None else self._value(key, content.said)
-        found = self._find(parts)
-        said = None if found is None else found.said.get(_kind(parts))
-        return None if said is None else self._value(key, said)
+        said = self._said(key)
+        return None if said is None else _value(key, said)
 
     def read(self, prefix: str) -> tuple[Value, ...]:
         space, slash, _ = prefix.partition("/")
+        which = Selection(kinds=("values",), space=space if slash else None)
         values = []
-        for found in self._all(space if slash else None):
+        for each in self._objects.list(which).items:
+            found = self._checked(each, each.id.name)
             for kind, said in found.said.items():
                 key = _key(found, kind)
-                value = self._value(key, said) if key.startswith(prefix) else None
-                if value is not None:
-                    values.append(value)
+                if key.startswith(prefix) and not self._is_over(said.until):
+                    values.append(_value(key, said))
         return tuple(sorted(values))
 
-    def _value(self, key: str, said: Said) -> Value | None:
-        if self._is_over(said.until):
-            return None
-        return Value(key, said.content, said.version, said.written_at)
+    def _said(self, key: str, subject: ValuesObject | None = None) -> Said | None:
+        """Return what is kept under a key, unless its time is over.
+
+        Args:
+            key: Which.
+            subject: All that is kept of its subject, if that was read; else None.
+        """
+        if is_content(key):
+            content = self._content(key)
+            said = None if content is None else content.said
+        else:
+            said = (subject or self._subject(key)).said.get(_kind(parts_of(key)))
+        return None if said is None or self._is_over(said.until) else said
 
     def _is_over(self, until: float | None) -> bool:
         return until is not None and until <= self._clock.wall()
 
-    def _find(self, parts: Parts) -> ValuesObject | None:
+    def _subject(self, key: str) -> ValuesObject:
+        """Return all that is kept of a key's subject; without a version where nothing is."""
+        parts = parts_of(key)
         name = self._objects.name_of("values", parts.space, parts.subject)
         found = self._objects.read(name)
-        return None if found is None else self._checked(found, name)
+        if found is None:
+            return ValuesObject(Identity(name), None, parts.space, parts.subject, {}, {})
+        return self._checked(found, name)
 
     def _content(self, key: str) -> ContentObject | None:
         name = self._name_of_content(key)
@@ -120,11 +129,7 @@ class ClusterValues:
         parts = parts_of(key)
         return self._objects.name_of("content", parts.space, parts.subject, parts.word)
 
-    def _all(self, space: str | None) -> list[ValuesObject]:
-        found = self._objects.list(Selection(kinds=("values",), space=space)).items
-        return [self._checked(each, each.id.name) for each in found]
-
-    def _checked(self, found: Found | None, name: str) -> ValuesObject:
+    def _checked(self, found: Found, name: str) -> ValuesObject:
         if not isinstance(found, ValuesObject):
             raise self._objects.why_unreadable(name)
         return found
@@ -142,18 +147,20 @@ class ClusterValues:
         told = () if event is None else self._context.events.happened(event)
         held = None
         for _ in range(MOST_TRIES):
-            found = self._find(parts_of(changes[0].key))
+            found = self._subject(changes[0].key)
             if guard is not None:  # only now: see above
                 held = self._held(guard)
                 if held is None:
                     return False
-            if not self._are_as_they_have_to_be(changes, found):
+            if not all(self._is_as_it_has_to_be(each, found) for each in changes):
                 return False
-            said, contents = self._after(changes, found)
-            if self._write(changes, found, said, contents, told):
+            if self._write(found, self._after(changes, found), told):
                 break
         else:
             raise too_fast(changes[0].key)
+        for each in changes:
+            if is_content(each.key) and each.content is not None:
+                self._put_content(each.key, self._new(each))
         if held is not None and guard is not None and guard.frees:
             self._claims.release([held])
         return True
@@ -177,8 +184,9 @@ class ClusterValues:
         }
         if found.said and not said:
             contents = dict.fromkeys(contents, _TO_GO)
-        if (said, contents) != (found.said, found.contents):
-            self._put(found, Parts(found.space, "", found.subject), said, contents)
+        new = found._replace(said=said, contents=contents)
+        if new != found:
+            self._write(found, new)
         elif _TO_GO in contents.values() or not (said or contents):
             self._clear(found)  # as whoever was killed at that was to do
         else:
@@ -194,30 +202,16 @@ class ClusterValues:
         is_it = claim.claim_key == self._context.with_state_id(guard.claim_key)
         return resource if is_it and claim.fence == guard.fence else None
 
-    def _are_as_they_have_to_be(
-        self, changes: Sequence[ValueChange], found: ValuesObject | None
-    ) -> bool:
-        return all(
-            each.version is None or each.version == self._version(each.key, found)
-            for each in changes
-        )
+    def _is_as_it_has_to_be(self, change: ValueChange, found: ValuesObject) -> bool:
+        if change.version is None:
+            return True
+        said = self._said(change.key, found)
+        return change.version == (0 if said is None else said.version)
 
-    def _version(self, key: str, found: ValuesObject | None) -> int:
-        """Which version is kept under a key; 0 for none."""
-        if is_content(key):
-            content = self._content(key)
-            said = None if content is None else content.said
-        else:
-            said = None if found is None else found.said.get(_kind(parts_of(key)))
-        return 0 if said is None or self._is_over(said.until) else said.version
-
-    def _after(
-        self, changes: Sequence[ValueChange], found: ValuesObject | None
-    ) -> tuple[dict[str, Said], dict[str, float | None]]:
-        """What is kept of a subject after changes, and which contents there are then."""
-        before = {} if found is None else found.said
-        said = {kind: each for kind, each in before.items() if not self._is_over(each.until)}
-        contents = {} if found is None else dict(found.contents)
+    def _after(self, changes: Sequence[ValueChange], found: ValuesObject) -> ValuesObject:
+        """Return what is kept of a subject after changes."""
+        said = {kind: each for kind, each in found.said.items() if not self._is_over(each.until)}
+        contents = dict(found.contents)
         for each in changes:
             parts = parts_of(each.key)
             if is_content(each.key):
@@ -226,47 +220,23 @@ class ClusterValues:
             elif each.content is None:
                 said.pop(_kind(parts), None)
             else:
-                said[_kind(parts)] = self._said(each)
-        if before and not said:  # nothing tells of them any more
+                said[_kind(parts)] = self._new(each)
+        if found.said and not said:  # nothing tells of them any more
             new = [parts_of(each.key).word for each in changes if each.content is not None]
             contents = {word: until if word in new else _TO_GO for word, until in contents.items()}
-        return said, contents
+        return found._replace(said=said, contents=contents)
 
-    def _write(
-        self,
-        changes: Sequence[ValueChange],
-        found: ValuesObject | None,
-        said: Mapping[str, Said],
-        contents: Mapping[str, float | None],
-        told: Sequence[Told],
-    ) -> bool:
+    def _write(self, found: ValuesObject, new: ValuesObject, told: Sequence[Told] = ()) -> bool:
         """Write a subject, and tell of it; return whether it was as it was read."""
-        parts = parts_of(changes[0].key)
-        if found is None and not said and not contents:
+        seen = found if found.id.version else None
+        if seen is None and not (new.said or new.contents):
             self._objects.tell(told)
-        elif not self._put(found, parts, said, contents, told):
-            return False
-        for each in changes:
-            if is_content(each.key) and each.content is not None:
-                self._put_content(each.key, self._said(each))
-        return True
-
-    def _put(
-        self,
-        found: ValuesObject | None,
-        parts: Parts,
-        said: Mapping[str, Said],
-        contents: Mapping[str, float | None],
-        told: Sequence[Told] = (),
-    ) -> bool:
-        """Write the object of a subject; returns whether it was as it was read."""
-        name = self._objects.name_of("values", parts.space, parts.subject)
-        new = with_values(found, name, parts, said, contents)
-        written = self._objects.write(Change(found, new, told))
-        is_clear = _TO_GO not in contents.values() and bool(said or contents)
+            return True
+        written = self._objects.write(Change(seen, new._replace(made=new_word()), told))
+        is_clear = _TO_GO not in new.contents.values() and bool(new.said or new.contents)
         if written.object is not None and not is_clear:
             with contextlib.suppress(LeaseError):  # it is done, and what is to go is noted
-                self._clear(self._checked(written.object, name))
+                self._clear(self._checked(written.object, new.id.name))
         return written.is_done
 
     def _clear(self, found: ValuesObject) -> None:
@@ -280,8 +250,7 @@ class ClusterValues:
         if not kept and not found.said:
             self._objects.write(Change(found, None))
         elif kept != found.contents:
-            parts = Parts(found.space, "", found.subject)
-            new = with_values(found, found.id.name, parts, found.said, kept)
+            new = found._replace(contents=kept, made=new_word())
             self._objects.write(Change(found, new))
 
     def _put_content(self, key: str, said: Said) -> None:
@@ -295,7 +264,7 @@ class ClusterValues:
             seen = self._content(key)
         raise too_fast(key)
 
-    def _said(self, change: ValueChange) -> Said:
+    def _new(self, change: ValueChange) -> Said:
         assert change.content is not None
         version = 1 + secrets.randbelow(2**62)
         return Said(change.content, version, self._clock.wall(), self._until(change))
@@ -303,6 +272,10 @@ class ClusterValues:
     def _until(self, change: ValueChange) -> float | None:
         keep = change.keep_seconds
         return None if keep is None else self._clock.wall() + keep
+
+
+def _value(key: str, said: Said) -> Value:
+    return Value(key, said.content, said.version, said.written_at)
 
 
 def _kind(parts: Parts) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from leasectl.engines.cluster.objects import (
@@ -240,19 +240,18 @@ class PoolView:
         return self
 
     def _put(self, found: Found) -> None:
-        if isinstance(found, ResourceObject):
-            if found.member.pool == self.pool_type:
-                self._put_resource(found)
-        elif isinstance(found, TicketObject):
-            if found.pool == self.pool_type:
-                self.tickets[found.id.name] = found
-                if self._ranks is not None:
-                    insort(self._ranks, self.rank(found))
-        elif isinstance(found, PoolObject):
-            if found.type == self.pool_type:
-                self.pool, self._ranks = found, None
-        elif isinstance(found, Unreadable):
+        if isinstance(found, Unreadable):
             self.unreadable[found.id.name] = found
+        elif pool_type_of(found) != self.pool_type:
+            return
+        elif isinstance(found, ResourceObject):
+            self._put_resource(found)
+        elif isinstance(found, TicketObject):
+            self.tickets[found.id.name] = found
+            if self._ranks is not None:
+                insort(self._ranks, self.rank(found))
+        elif isinstance(found, PoolObject):
+            self.pool, self._ranks = found, None
 
     def _put_resource(self, found: ResourceObject) -> None:
         self.resources[found.id.name] = found
@@ -270,21 +269,24 @@ class PoolView:
                     self._usable[want] += one
 
 
-def views_of(items: Iterable[Found], version: int) -> Mapping[str, PoolView]:
+def pool_type_of(found: Found) -> str | None:
+    """Return the type of the pool that an object is in, or is; None for none."""
+    if isinstance(found, ResourceObject):
+        return found.member.pool
+    if isinstance(found, TicketObject):
+        return found.pool
+    return found.type if isinstance(found, PoolObject) else None
+
+
+def views_of(items: Iterable[Found], version: int) -> list[PoolView]:
     """Return what a list of several pools shows of each pool that has an object, by type."""
-    views: dict[str, PoolView] = {}
-    rest: list[tuple[str | None, Found]] = []
+    views: dict[str | None, PoolView] = {
+        each.type: PoolView(each.type) for each in items if isinstance(each, PoolObject)
+    }
     for each in items:
-        if isinstance(each, PoolObject):
-            views[each.type] = PoolView(each.type)
-            rest.append((each.type, each))
-        elif isinstance(each, ResourceObject):
-            rest.append((each.member.pool, each))
-        elif isinstance(each, TicketObject):
-            rest.append((each.pool, each))
-    for pool_type, each in rest:
-        if pool_type in views:
-            views[str(pool_type)].put(each)
+        view = views.get(pool_type_of(each))
+        if view is not None:
+            view.put(each)
     for view in views.values():
         view.version = version
-    return views
+    return sorted(views.values(), key=lambda each: each.pool_type)

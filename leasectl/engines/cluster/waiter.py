@@ -32,7 +32,7 @@ from functools import partial
 
 from leasectl.engines import refusals
 from leasectl.engines.cluster.context import Context
-from leasectl.engines.cluster.expiry import remove_dead
+from leasectl.engines.cluster.expiry import expire_membership, remove_dead
 from leasectl.engines.cluster.objects import (
     MOST_TRIES,
     Change,
@@ -96,7 +96,7 @@ class ClusterWaiter:
         self._session = context.session
         self._until = until
         self._clock = context.clock
-        self._ends = Ends(context)
+        self._ends = ProcessEnds(context)
         self._wakeup: Wakeup | None = None
         self._view: PoolView | None = None  # what it has seen last
         self._put_in: PoolView | None = None  # as it was when its ticket was put
@@ -236,7 +236,7 @@ class ClusterWaiter:
         if not written.is_done:
             raise own.expired()  # it was made, and taken away, before anybody said so
         own.note(written.object)
-        own.note_queueing_told()
+        own.queued_at = None
         if written.pool is not None:
             self._put_in = PoolView(own.request.type).fill(written.pool.items, written.pool.version)
 
@@ -318,7 +318,7 @@ class ClusterWaiter:
         elsewhere = PoolView("").add_resources(self._context.moving_to(pool.type))
         over, next_at = self._observed.look(elsewhere)
         self._observed.save()
-        ended = [self._claims.end_over(elsewhere.resources[name]) for name in over.claims]
+        ended = [self._claims.expire(elsewhere.resources[name]) for name in over.claims]
         return None if any(ended) else outlook._replace(look_again_at=next_at)
 
     def _check_still_there(self, view: PoolView) -> None:
@@ -400,13 +400,13 @@ class ClusterWaiter:
         for name in looked.over.claims:
             resource = view.resources[name]
             if not resource.member.takes_holders:  # nobody else would come to take it
-                self._claims.end_over(resource)
+                self._claims.expire(resource)
         for name in looked.over.lives - looked.over.claims:
-            self._claims.end_life(view.resources[name])
+            expire_membership(self._context, view.resources[name])
         return True
 
 
-class Ends:
+class ProcessEnds:
     """What one waiter hears of the ends of processes.
 
     A ticket says which process waits with it. Who is behind another one of the same state directory

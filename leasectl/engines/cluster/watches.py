@@ -30,6 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from leasectl.engines.cluster.objects import (
+    Found,
     Happened,
     PoolObject,
     ResourceObject,
@@ -376,11 +377,8 @@ class PoolWatch:
             return
         self._lookout.note(name)
         after = self._view.find(name)
-        if before is not None and after is not None and _is_renewal(before, after):
-            self._observed.note(after)  # which makes nothing due sooner
-            self._changed.notify_all()
-            return
-        if isinstance(after, TicketObject) and before is None and self._is_last(after):
+        is_last = before is None and isinstance(after, TicketObject) and self._is_last(after)
+        if is_last or _is_renewal(before, after):  # it makes nothing due sooner
             self._observed.note(after)
             self._changed.notify_all()
             return
@@ -462,25 +460,19 @@ class PoolWatch:
             self._changed.wait_for(lambda: self._is_closed, seconds)
 
 
-def _is_renewal(before: object, after: object) -> bool:
+def _is_renewal(before: Found | None, after: Found | None) -> bool:
     """Tell whether nothing has happened but that an owner has said that it lives."""
-    if isinstance(before, TicketObject) and isinstance(after, TicketObject):
-        return _ageless(before) == _ageless(after)
-    if isinstance(before, ResourceObject) and isinstance(after, ResourceObject):
-        if before.claim is None or after.claim is None:
-            return False
-        return _unrenewed(before) == _unrenewed(after)
-    return False
+    return before is not None and after is not None and _unrenewed(before) == _unrenewed(after)
 
 
-def _ageless(ticket: TicketObject) -> TicketObject:
-    return ticket._replace(id=ticket.id._replace(version=0), raw=None, renewed="")
-
-
-def _unrenewed(resource: ResourceObject) -> ResourceObject:
-    assert resource.claim is not None
-    claim = resource.claim._replace(renewed="", renew_time=0.0)
-    return resource._replace(id=resource.id._replace(version=0), raw=None, claim=claim)
+def _unrenewed(found: Found) -> Found:
+    """Return an object without what a renewal changes."""
+    found = found._replace(id=found.id._replace(version=0), raw=None)
+    if isinstance(found, TicketObject):
+        return found._replace(renewed="")
+    if isinstance(found, ResourceObject) and found.claim is not None:
+        return found._replace(claim=found.claim._replace(renewed="", renew_time=0.0))
+    return found
 
 
 class TicketWatch:
@@ -580,7 +572,7 @@ class TicketWatch:
             self._wake()
         elif happened.what == "gone":
             if is_own:
-                self._sleeper.ticket.note_gone()
+                self._sleeper.ticket.is_gone = True
             self._wake()
         elif name == self._pool.id.name:
             self._take_pool(found)

@@ -153,7 +153,7 @@ class TestSeveralWhoEndOneClaim:
         assert first.engine.free(KEY, ["a"]) == ("a",)
         manual_clock.advance(2)
         assert observer.opened.context.claims.is_over(seen)
-        assert not observer.opened.context.claims.end_over(seen)
+        assert not observer.opened.context.claims.expire(seen)
         assert observer.lost == []
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from leasectl.engines.cluster.changes import (
     claimed,
-    ended,
     new_pool,
     new_resource,
     new_ticket,
     released,
     renewed_ticket,
+    revoked,
     with_belonging,
 )
 from leasectl.engines.cluster.objects import (
@@ -117,7 +117,7 @@ def all_kinds() -> list[dict[str, Any]]:
     return [
         resource,
         held,
-        as_read(ended(seen, "by an admin"), 14, seen),
+        as_read(revoked(seen, "by an admin"), 14, seen),
         as_read(a_ticket()),
         as_read(a_pool()),
         as_read(belonging(Pools(frozenset(), "T", 30.0, {"edge-*": "T"}))),

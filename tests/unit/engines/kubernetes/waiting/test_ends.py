@@ -12,7 +12,7 @@ import pytest
 from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.cluster.turns import in_order
-from leasectl.engines.cluster.waiter import Ends
+from leasectl.engines.cluster.waiter import ProcessEnds
 from leasectl.engines.rules.membership import Lifetime, join
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
@@ -71,7 +71,7 @@ class TestWaiters:
         self.wait(alive, "behind/1", this_process())
         opened = alive.opened
         view = opened.context.pool("T")
-        ends = Ends(opened.context)
+        ends = ProcessEnds(opened.context)
         ends.see(in_order(view)[-1], view)
         fds, _ = ends.listen(())
         assert len(fds) == 1
@@ -86,7 +86,7 @@ class TestWaiters:
 
 def test_who_asks_for_a_process_is_told_of_its_end(manual_clock: ManualClock) -> None:
     opened = made_up_process.Process(MadeUpApi(), manual_clock.clock).opened
-    ends, before = Ends(opened.context), pidfds()
+    ends, before = ProcessEnds(opened.context), pidfds()
     pid = fork(signal.pause)
     process = identify(pid)
     fds, has_ended = ends.listen([process])
