@@ -281,7 +281,7 @@ def test_the_pace_is_kept_and_owed_once_wherever_a_command_is_killed(
         sweep.kill_around_each_request(sweep.acquire_better)
         if EVERY_KILL:
             sweep.kill_in_between(sweep.acquire_better, stride=1)
-        grants = grants_in(written.until(hosts.access.gateway.read().revision), keys, "T")
+        grants = grants_in(written.all_until_now(hosts.access.gateway), keys, "T")
     hosts.access.pools.change_settings("T", NO_SETTINGS)
     assert [grant for grant in grants if grant.passed] == []
     times = [grant.heard_at for grant in grants]

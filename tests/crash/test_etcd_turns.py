@@ -80,7 +80,7 @@ class Crowd:
 
     def grants(self) -> list[Grant]:
         """What was granted so far, and what can be said against it."""
-        written = self._written.until(self._own.gateway.read().revision)
+        written = self._written.all_until_now(self._own.gateway)
         return grants_in(written, self._own.keys, "T")
 
     def is_over(self) -> bool:

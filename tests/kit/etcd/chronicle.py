@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -13,8 +14,16 @@ import httpx
 
 from leasectl.engines.cluster.objects import Claim, Found, ResourceObject, TicketObject
 from leasectl.engines.etcd.encoding import decode
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.requests import KeyValue, encode, end_of, parse_key_value
+from leasectl.engines.etcd.requests import (
+    KeyValue,
+    absent,
+    encode,
+    end_of,
+    parse_key_value,
+    put,
+)
 from leasectl.system.clock import boottime_seconds
 from tests.kit.waits import eventually, wait_set
 
@@ -47,6 +56,7 @@ class Chronicle:
 
     def __init__(self, endpoint: str, prefix: str) -> None:
         self.written: list[Written] = []
+        self._prefix = prefix
         self._client = httpx.Client(timeout=None)
         self._has_begun = threading.Event()
         self._thread = threading.Thread(
@@ -55,8 +65,13 @@ class Chronicle:
         self._thread.start()
         wait_set(self._has_begun)
 
-    def until(self, revision: int) -> list[Written]:
-        """Wait until it has heard of something at that revision or later; all of it."""
+    def all_until_now(self, gateway: Gateway) -> list[Written]:
+        """Wait until it has heard of all that was written so far; return that.
+
+        A key of its own tells. The cluster's revision doesn't: leases of other prefixes end, too.
+        """
+        key = f"{self._prefix}heard/{os.urandom(8).hex()}"
+        revision = gateway.commit([absent(key)], [put(key, "")]).revision
         eventually(lambda: self.written and self.written[-1].kv.mod_revision >= revision)
         return self.written
 
