@@ -1,7 +1,7 @@
 """Take, hold and give back leases on scarce resources, for CI step scripts and Python programs.
 
     with leasectl.lease("azure--install", wait="2h", release_after="20m") as lease:
-        install(account=lease.name)
+        install(slot=lease.name)
 
 A command line is parsed in `cli`; `client` is the library. Both call a verb in `leases`, `pools`,
 `run` or `once`. A verb asks a backend. Imports go one way, down to `system` and `text`.

@@ -82,7 +82,8 @@ backend = option(
     "--backend",
     group=OTHERS,
     metavar="URL",
-    help=f"Default: LEASECTL_BACKEND, else {LOCAL} (see: leasectl help environment)",
+    help=f"Where leases come from; see: leasectl help environment. Default: LEASECTL_BACKEND, "
+    f"else {LOCAL}",
 )
 quiet = flag("-q", "--quiet", group=WAITING, help="Print errors only.")
 _handle_option = option(
@@ -102,7 +103,7 @@ json_output = flag("--json", "as_json", group=OUTPUT, help="Print JSON, as does 
 wide = flag(
     "--wide",
     group=OUTPUT,
-    help="Show all columns in full, as in a file or pipe if COLUMNS isn't set.",
+    help="Show all columns in full; the default for a file or pipe, unless COLUMNS is set.",
 )
 wait = duration(
     "-w",
@@ -133,8 +134,8 @@ _jitter = duration(
     "jitter_seconds",
     group=WAITING,
     default="0",
-    help="Sleep for a random time of up to D before queueing, so the queue position is later. "
-    "To spread out starts, use --start-jitter or a pool's --pace.",
+    help="Sleep for a random time of up to D before queueing, for scripts that begin at the same "
+    "time. The queue position is later. --start-jitter or a pool's --pace spread starts better.",
 )
 _start_jitter = duration(
     "--start-jitter",
@@ -186,7 +187,7 @@ def _ttl_help() -> str:
     return (
         "Let the lease expire this long after its last renewal. leasectl run renews its lease. "
         "The keeper, leasectl's background process, renews a lease with a guard. Any other needs "
-        "leasectl renew. Default: no expiry; "
+        "leasectl renew. Default: no expiry, except "
         f"{'; '.join(ttls)}."
     )
 
@@ -221,8 +222,8 @@ _request_options = (
         default=1,
         show_default=True,
         metavar="N|all",
-        help="The number of resources; all or none are leased. all: every resource of the pool, "
-        "so that nobody else has one.",
+        help="The number of resources, granted together. all: every resource of the pool, so that "
+        "nobody else has one.",
     ),
     option(
         "--priority",
@@ -273,8 +274,8 @@ _request_options = (
         group=ENDING,
         type=parse_duration_range,
         metavar="D",
-        help="Release the lease this long after the grant, like 20m; a command under run goes on. "
-        "18m-22m: after a random time in that range.",
+        help="Release the lease this long after the grant, like 20m, or 18m-22m for a random time "
+        "in that range; a command under run goes on.",
     ),
     duration(
         "--ttl",

@@ -51,8 +51,8 @@ _ENVIRONMENT = (
     (
         "LEASECTL_BACKEND",
         "where leases come from, if --backend isn't given: BACKENDS. With "
-        "none: every request for a lease succeeds at once. Default: LEASE_PROXY_SERVER_URL, else "
-        "local:",
+        "the backend none:, every request for a lease succeeds at once. Default: "
+        "LEASE_PROXY_SERVER_URL, else local:",
     ),
     ("LEASE_PROXY_SERVER_URL", "URL of a lease proxy, if LEASECTL_BACKEND isn't set"),
     ("LEASECTL_SERVE_PID", "process id of the server that serve --print-env started"),
@@ -92,7 +92,7 @@ TOLD = (
     ("LEASECTL_TYPE", "pool that the lease comes from"),
     ("LEASECTL_FENCE", "fencing token of each resource; later holders get larger ones"),
     ("LEASECTL_PROPERTIES", "properties of the leased resources, as JSON"),
-    ("LEASECTL_AROUND", "under run and once: handles of the run and once commands around it"),
+    ("LEASECTL_AROUND", "under run and once: handles of the enclosing run and once commands"),
     ("LEASECTL_ATTEMPT", "under run: number of the attempt, from 1"),
 )
 

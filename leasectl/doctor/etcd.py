@@ -51,7 +51,7 @@ def checks_of_claims(service: Service, settings: Settings) -> Checks:
     opened = _open(service.backend_url, settings, service.state.state_id())
     return {
         "etcd claims": lambda: agreement(service, "etcd", opened),
-        "etcd works": lambda: left_on_server(service),
+        "etcd once records": lambda: left_on_server(service),
         "etcd memberships": lambda: memberships_of(opened),
         "etcd circular waits": lambda: circular(service),
     }

@@ -220,7 +220,7 @@ def _of_the_records(service: Service, temporary: str) -> Checks:
         "memberships": lambda: holders.misplaced_here(service),
         "queues": lambda: records.suspended(service),
         "circular waits": lambda: findings.circular(service),
-        "works": lambda: findings.left_here(service),
+        "once records": lambda: findings.left_here(service),
         "events": lambda: events(service.state),
         "files": lambda: state_files.unknown_files(service.state, temporary),
     }

@@ -150,7 +150,7 @@ def agreement_of(
     missing = sorted({*exact.values(), *belonging.patterns.values()} - belonging.types)
     if missing:
         return _nowhere_to_be(missing, exact, belonging.patterns)
-    return ok(f"{counted(number, 'resource')}; each that is expected in a pool is there")
+    return ok(f"{counted(number, 'resource')}, none outside its expected pool")
 
 
 def _nowhere_to_be(

@@ -83,8 +83,8 @@ ANY_LEASE = Expected()
 def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
     """Return the error for a name that another job or build holds."""
     return NotAllowed(
-        f'"{name}" is held by {as_given(holder_identity)}, which is another job or build than '
-        f"{as_given(caller.owner)}; to end its lease all the same, add --force"
+        f'"{name}" is held by {as_given(holder_identity)}, not by your job and build '
+        f"({as_given(caller.owner)}); to release it anyway, add --force"
     )
 
 

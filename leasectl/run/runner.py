@@ -167,7 +167,7 @@ class Runner:
         """Tell whether the command runs without a lease after that error, and say so."""
         if not self._plan.optional or not spares_optional(error):
             return False
-        self._warn(followed_by(error, "going on without a lease, as it is optional"))
+        self._warn(f"continuing without a lease (--optional): {error}")
         return True
 
     def _acquire(self, patience: Patience, start_delay: float) -> Handle | None:

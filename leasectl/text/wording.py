@@ -221,7 +221,9 @@ def commands_meant(wanted: str, known: Sequence[str]) -> list[str]:
     import difflib
 
     meant = [each for each in _OTHER_COMMANDS.get(wanted, ()) if each.split()[0] in known]
-    return meant or difflib.get_close_matches(wanted, known, n=1)
+    letters = sorted(wanted)
+    swapped = [each for each in known if sorted(each) == letters]
+    return meant or swapped or difflib.get_close_matches(wanted, known, n=1)
 
 
 def option_meant(wanted: str, known: Collection[str]) -> str | None:

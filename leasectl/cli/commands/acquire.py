@@ -20,7 +20,6 @@ from leasectl.leases.request import make_request
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, Scope
 from leasectl.system.signals import SignalTrap
-from leasectl.text.wording import followed_by
 
 EXAMPLE = """\b
 Example:
@@ -41,7 +40,7 @@ Example:
     default="step",
     show_default=True,
     help="step: the lease belongs to one step of the job. test: later steps can use it; its "
-    "resources are also listed in $SHARED_DIR/leases.",
+    "resources are also listed in $SHARED_DIR/leases, which the steps of a job share.",
 )
 @option(
     "--guard-pid",
@@ -59,9 +58,9 @@ Example:
     group=OUTPUT,
     type=OneOf("handle", "names", "csv", "json", "env"),
     metavar="FORM",
-    help="handle, the default: its path; names: one a line; csv: in one line; json: all that is "
-    "known of it; env: for eval, exports of LEASECTL_HANDLE, LEASECTL_NAMES and so on, as under "
-    "run; without a lease, eval returns the exit code.",
+    help="handle: path of the handle (default); names: names of the resources, one per line; csv: "
+    "these names in one line; json: all facts; env: for eval, exports of LEASECTL_HANDLE, "
+    "LEASECTL_NAMES and so on, as under run; without a lease, eval returns the exit code.",
 )
 @options.json_output
 @options.quiet
@@ -129,7 +128,7 @@ def command(
                 _tell_how_it_ends(service, handle)
     except LeaseError as error:
         if spares_optional(error) and may_do_without(backend, optional=waits.optional):
-            note(followed_by(error, "going on without a lease, as it is optional"))
+            note(f"continuing without a lease (--optional): {error}")
             if form == "env":
                 print_failure(0)
             return

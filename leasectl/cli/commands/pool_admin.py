@@ -63,8 +63,8 @@ def create(
     """Create a pool.
 
     Change its settings later with: leasectl pool set POOL. A resource that is in another pool, or
-    is expected in one (leasectl pool expect), is refused (exit code 77). A resource that no
-    pool but the default pool has claimed moves here.
+    is expected in one (leasectl pool expect), is refused (exit code 77). A resource that is
+    only in the default pool (pool set --default) moves here.
     """
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
@@ -255,8 +255,8 @@ def add(
 
     With --count, their numbers continue after the highest in the pool. A resource that is in the
     pool already stays as it is. One that is in another pool, or is expected in one (leasectl pool
-    expect), is refused (exit code 77). One that no pool but the default pool has claimed moves
-    here.
+    expect), is refused (exit code 77). One that is only in the default pool (pool set --default)
+    moves here.
     """
     wanted = pool_options.wanted_resources(count, names)
     change = pool_options.property_change(properties)
@@ -303,7 +303,7 @@ def remove(
 
     A held resource isn't removed (exit code 77) without --force. With it, the lease ends as with
     leasectl release --force: the resource takes no new holder and leaves the pool once the
-    holder's leasectl run has stopped its command, or when its ttl is over. If a
+    holder's leasectl run has stopped its command, or when its ttl has passed. If a
     waiting request can no longer be satisfied, a warning says whose it is; the request keeps
     waiting.
 

@@ -181,8 +181,8 @@ def join(
     """Register a resource in a pool.
 
     Refused with exit code 77 if the resource is in another pool or expected in one. A free
-    resource that no pool but the default pool has claimed moves here. Joining again renews the
-    membership and prints the same handle.
+    resource that is only in the default pool (pool set --default) moves here. Joining again
+    renews the membership and prints the same handle.
 
     With --ttl or --while-pid the membership expires. A free resource then leaves at once, a held
     one when it is released. On etcd and Kubernetes, --while-pid also ends if this machine
@@ -314,8 +314,8 @@ def expect(
 
     Adding, moving or joining such a resource to another pool is then refused (exit code 77). A
     name takes precedence over a pattern, and a longer pattern over a shorter one. An expectation
-    lasts until --drop, even if the resource or the pool is deleted. A resource that no pool
-    but the default pool has claimed moves to the expected pool at once, or when it is released.
+    lasts until --drop, even if the resource or the pool is deleted. A resource that is only in the
+    default pool (pool set --default) moves to the expected pool at once, or when it is released.
     """
     subjects = pool_options.distinct_names(names) if names is not None else ()
     if is_list:

@@ -16,7 +16,6 @@ from leasectl.leases.acquire import reacquire
 from leasectl.leases.paths import handle_at
 from leasectl.model import Handle
 from leasectl.system.signals import SignalTrap
-from leasectl.text.wording import followed_by
 
 EXAMPLE = """\b
 Example:
@@ -71,6 +70,6 @@ def command(*, handle: str, as_json: bool, **given: Any) -> None:
         waits.set_exit_code(error)
         if not waits.optional or not spares_optional(error):
             raise
-        note(followed_by(error, "continuing without a lease, because it is optional"))
+        note(f"continuing without a lease (--optional): {error}")
         if record is not None and not as_json:
             emit(f"{service.state.names_path(record.id)}\n")

@@ -91,7 +91,7 @@ Examples:
     group=ENDING,
     type=parse_duration_range,
     metavar="D",
-    help="Release after this time. 18m-22m: after a random time in that range.",
+    help="Release after this time, like 20m, or 18m-22m for a random time in that range.",
 )
 @flag(
     "--detach",
@@ -106,8 +106,8 @@ Examples:
 @flag(
     "--waiting",
     group=RELEASED,
-    help="With --holder: withdraw the waiting requests of your job, on any machine; with --force, "
-    "of any job.",
+    help="Withdraw the waiting requests of --holder ID, on any machine; for another job's "
+    "requests, add --force.",
 )
 @flag(
     "--now",
@@ -120,7 +120,8 @@ Examples:
     group=RELEASED,
     metavar="ID",
     help="With --names: release only if ID still holds the lease, else exit with 77. ID is a "
-    "holder_identity of status --json, JOB/BUILD or a handle. With --waiting: whose requests.",
+    "holder_identity of status --json, JOB/BUILD or a handle. With --waiting: its requests are "
+    "withdrawn.",
 )
 @option(
     "--fence",
@@ -167,9 +168,9 @@ def command(
     --detach. A lease with a ttl lasts longer with: leasectl renew H --ttl D
 
     With --names you can release what your own job and build hold; with --force, any lease. The
-    holder's leasectl run stops its command (exit code 79), and the lease is free once that has
-    ended, or when its ttl is over. A lease without run and ttl is free at once; stop what uses the
-    resource yourself. --now frees the lease at once in any case, for example when its
+    holder's leasectl run stops its command (exit code 79), and the lease is free once the
+    command has ended, or its ttl has passed. A lease without run and ttl is free at once; stop what
+    uses the resource yourself. --now frees the lease at once in any case, for example when its
     machine is gone. Make sure that nothing uses the resource any more, or that it rejects older
     fencing tokens.
     """
@@ -215,6 +216,8 @@ def command(
     elif lists_of_names:
         names = whole_names(service, names)
         targets = targets_of_names(service, names, only_here=backend is not None, expected=expected)
+        if not targets and not quiet:
+            _tell_person(f"nothing to release: no lease of {listed(names)} found")
     elif scope is not None:
         in_scope = targets_of_scope_test(service)
         targets = in_scope.targets
@@ -222,8 +225,8 @@ def command(
         targets, others = targets_of_everything(service)
         if others:
             note(
-                f"not released: {counted(len(others), 'handle')} of other jobs, of once or of "
-                "serve; to release them too: leasectl release --all --force"
+                f"not released: {counted(len(others), 'handle')} of other jobs, leasectl once or "
+                "leasectl serve; to release them too: leasectl release --all --force"
             )
     between = drawn_between(delay_range)
     delay = 0.0 if delay_range is None else delay_range.shortest
@@ -236,7 +239,10 @@ def command(
         armed = [each for each in targets if arm(service, each, delay, between=between)]
         if armed and not quiet:
             what = _named(service, armed)
-            note(f"{what} will be released {when_due(delay)}; release again to change that")
+            note(
+                f"{what} will be released {when_due(delay)}; to change the time, release again "
+                "with another --delay"
+            )
         targets = []
     elif delay:
         _wait(delay, tell)

@@ -176,8 +176,8 @@ def command(
                                reject an earlier holder
       LEASECTL_ATTEMPT         number of the attempt, from 1
       LEASECTL_PROPERTIES      properties of the resources, as JSON by name
-      LEASECTL_PROPERTY_<KEY>  each property of a single resource; KEY in
-                               capitals, _ for . and -
+      LEASECTL_PROPERTY_<KEY>  each property, if one resource is leased; KEY
+                               is in capitals, with _ instead of . and -
     If --optional continues without a lease, only LEASECTL_ATTEMPT is set.
     """
     if bool(retry_on) != (attempts > 1):

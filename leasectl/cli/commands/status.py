@@ -70,14 +70,14 @@ def command(
               is stopped or no resource matches, and later requests go first
     UNAVAILABLE
               resources without a holder that aren't granted: cordoned, or new
-              in the default pool
-    NOTES     who cordoned a resource, where it moves when it is released, for
-              how long it has joined, and the state of a reclaim
+              in the default pool (pool set --default)
+    NOTES     who cordoned a resource, where it moves when it is released, how
+              long it stays after pool join, and the state of a reclaim
 
     --held, --waiting and --holder choose rows; the counts of a pool are always of all its leases
     and requests. --held --waiting leaves out free resources.
 
-    A lease proxy that doesn't report its pools shows only what handles here hold.
+    If a lease proxy doesn't report its pools, only the leases of this state directory are shown.
 
     A terminal shows the columns that fit; --wide, a file or a pipe shows all. --json has the same
     facts, with times in RFC 3339; with --watch, one object per line. NO_COLOR is honoured.

@@ -46,7 +46,7 @@ class TestOnTheCommandLine:
             "etcd: 60s; Kubernetes: 60s; leasectl serve: 60s; Boskos: from its URL; "
             "a made-up server: 7s."
         )
-        assert f"Default: no expiry; {ttls}" in helped
+        assert f"Default: no expiry, except {ttls}" in helped
         serve = in_one_line(with_one_more(cli, "serve", "--help").out)
         assert (
             "The backend of the leases: local:, etcd://, kubernetes://, boskos+http:// or madeup://."

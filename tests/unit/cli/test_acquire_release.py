@@ -13,6 +13,7 @@ import pytest
 
 from leasectl.system.clock import boottime_seconds
 from tests.kit.support import Cli, Started
+from tests.kit.terminal import terminal
 from tests.kit.waits import end_of, eventually
 
 NO_LEASE, USAGE, NOT_FOUND, NOT_ALLOWED, LOST = 75, 64, 66, 77, 79
@@ -247,6 +248,13 @@ class TestReleaseForms:
         assert cli.ok("release", "--names", "T--01") == "T--01\n"
         assert cli.ok("release", "-n", "T--00,T--01") == "T--00\n"
         assert cli.ok("release", "--names", "T--00,T--01") == ""
+
+    def test_by_name_of_a_free_resource_says_so_at_a_terminal(self, cli: Cli) -> None:
+        env = {name: str(text) for name, text in cli.env.items()}
+        with terminal(cli.command("release", "--names", "T--01"), env, cli.cwd) as there:
+            there.until("nothing to release: no lease of T--01 found")
+            assert there.ending() == 0
+        assert cli("release", "--names", "T--01").err == ""
 
     def test_by_what_status_shows_of_names_and_handles(self, cli: Cli) -> None:
         cli.pool("U")

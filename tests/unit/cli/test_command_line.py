@@ -197,6 +197,7 @@ class TestHelp:
         (("rm",), '"release"'),
         (("ls",), '"status"'),
         (("lock",), '"acquire" or "run"'),
+        (("stauts",), '"status"'),
     ],
     ids=" ".join,
 )

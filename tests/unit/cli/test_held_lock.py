@@ -91,7 +91,7 @@ def test_an_optional_lease_is_gone_without(cli: Cli, handle: Path) -> None:
     with lock_held(cli):
         finished = cli("run", "-w", "0", "--optional", "-t", "T", "--", "echo", "installed")
     assert (finished.code, finished.out) == (0, "installed\n")
-    assert "going on without a lease" in finished.err
+    assert "continuing without a lease" in finished.err
 
 
 def test_run_tells_how_its_command_ended(cli: Cli, handle: Path) -> None:

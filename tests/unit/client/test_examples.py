@@ -16,7 +16,7 @@ from tests.unit.client.conftest import Programs
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
 # What the page's reader has.
 STUBS = """
-def install(account): assert account.startswith("azure--install--")
+def install(slot): assert slot.startswith("azure--install--")
 def work_in_small_steps(): return True
 def import_it(): return "imported"
 """

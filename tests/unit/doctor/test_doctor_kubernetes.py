@@ -61,9 +61,7 @@ def test_it_says_which_cluster_and_why_and_as_whom(
     assert report["cluster user"]["what"] == namespace.account.user
     assert report["cluster objects"]["what"] == "1 pool, 1 held, 0 waiting"
     assert report["cluster claims"]["what"] == "1 claim of this state directory, as recorded"
-    assert (
-        report["cluster names"]["what"] == "2 resources; each that is expected in a pool is there"
-    )
+    assert report["cluster names"]["what"] == "2 resources, none outside its expected pool"
 
 
 def test_another_cluster_in_KUBECONFIG_is_warned_of(

@@ -19,7 +19,7 @@ def test_names_are_where_they_belong_or_are_named_with_what_to_do(cli: Cli) -> N
     cli.pool("A", "a-1", "a-2")
     cli.pool("B", "b-1")
     with cli.service() as service:
-        assert looked_at(service).what == "3 resources; each that is expected in a pool is there"
+        assert looked_at(service).what == "3 resources, none outside its expected pool"
         memberships.expect(service, "B", [], ["a-*"])
         found = looked_at(service)
         assert found.status == "warn"

@@ -144,7 +144,7 @@ class TestNames:
 
     def test_anothers_is_refused(self, state: State, held: Handle) -> None:
         other = Service(state, Context("local:", caller=Caller("job/2", "host")))
-        with pytest.raises(NotAllowed, match=f"{held.holder_identity}.*another job or build"):
+        with pytest.raises(NotAllowed, match=f"{held.holder_identity}.*not by your job and build"):
             targets_of_names(other, ["T--02", "T--00"])
 
 

@@ -153,7 +153,7 @@ class TestWithoutALease:
             4
         )
         assert job.said == ["none 1", "none 2", "none 3"]
-        assert job.warned[0].endswith("; going on without a lease, as it is optional")
+        assert job.warned[0].startswith("continuing without a lease (--optional): ")
         assert job.got == []
 
     def test_an_optional_one_goes_on_where_the_server_goes_before_the_command_begins(
@@ -166,7 +166,7 @@ class TestWithoutALease:
         script = "echo ${LEASECTL_NAMES-none} >>$DIR/said; exit 3"
         assert job.run(script, optional=True) == Ending(3)
         assert job.said == ["none"]
-        assert job.warned[0] == "no answer; going on without a lease, as it is optional"
+        assert job.warned[0] == "continuing without a lease (--optional): no answer"
         assert job.desk.held() == {}
         with pytest.raises(BackendUnreachable):
             job.run(script)

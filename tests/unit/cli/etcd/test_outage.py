@@ -41,7 +41,7 @@ class TestDown:
         assert (acquired.code, acquired.out) == (0, "")
         assert (ran.code, ran.out) == (3, "ran\n")
         for each in (acquired, ran):
-            assert "going on without a lease, as it is optional" in each.err.lower()
+            assert "continuing without a lease (--optional)" in each.err.lower()
 
     def test_the_keeper_releases_what_a_command_could_not(
         self, hosts: Hosts, network: Relay, here: Cli
