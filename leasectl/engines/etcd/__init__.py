@@ -1,6 +1,6 @@
 """Pools in etcd: the cluster engine over keys below one prefix.
 
-- `opening`: open the engine for a URL; test whether etcd can do what leases need
+- `opening`: open the engine below a prefix; test whether etcd can do what leases need
 - `address`: parse the URL of a cluster
 - `objects`: read, write and watch objects; find lost answers
 - `keys`: the key of each object, and of its copies; read keys and values

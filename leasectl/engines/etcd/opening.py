@@ -1,4 +1,4 @@
-"""Open the engine for a URL."""
+"""Open the engine below a prefix, and probe whether it can be written."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from leasectl.engines.cluster.watches import Follower, Following
 from leasectl.engines.kubernetes.api.address import Collection, events
@@ -26,6 +27,7 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_
 from leasectl.system.clock import rfc3339
 
 _IN_CLUSTERS = "a cluster keeps them for an hour, or as long as its --event-ttl says"
+_Answer = TypeVar("_Answer")
 
 
 class KubernetesEventLog:
@@ -88,7 +90,7 @@ class KubernetesEventLog:
         return max(map(number_of, found), default=0)
 
     def watch(self) -> EventWatch:
-        watch = self._start_watch()
+        watch = self._allowed(lambda: KubernetesEventWatch(self._api, self._events))
         if watch is None:
             assert self._own is not None
             return self._own.watch()
@@ -98,31 +100,27 @@ class KubernetesEventLog:
     # Of the cluster
 
     def _of_cluster(self, pool_type: str | None, after: int) -> list[Event] | None:
-        """All that it has, or all after a number, and perhaps some before; None if we may not."""
+        """Return the cluster's events, at least those after a number; None if we may not."""
         if self._watch is not None:
             come = self._watch.come_after(after)
             if come is not None:
                 return come
         of_pool = f",{POOL}={label_of_type(pool_type)}" if pool_type else ""
-        try:
-            found = self._api.list(self._events, labels=f"{KIND}={EVENT}{of_pool}")
-        except AccessRefused as refusal:
-            self._check_own(refusal)
+        labels = f"{KIND}={EVENT}{of_pool}"
+        found = self._allowed(lambda: self._api.list(self._events, labels=labels))
+        if found is None:
             return None
         return [event for each in found.items for event in parse_post(each)]
 
-    def _start_watch(self) -> KubernetesEventWatch | None:
+    def _allowed(self, ask: Callable[[], _Answer]) -> _Answer | None:
+        """Ask the cluster; return None, and note it in `remark`, if we may read only our own."""
         try:
-            return KubernetesEventWatch(self._api, self._events)
+            return ask()
         except AccessRefused as refusal:
-            self._check_own(refusal)
+            if self._own is None or not is_not_permitted(refusal):
+                raise
+            self.remark = f"only events of this machine are shown: {refusal}"
             return None
-
-    def _check_own(self, refusal: AccessRefused) -> None:
-        """Fall back to this machine's events if that is all we may read; note it in `remark`."""
-        if self._own is None or not is_not_permitted(refusal):
-            raise refusal
-        self.remark = f"only events of this machine are shown: {refusal}"
 
     # Both
 

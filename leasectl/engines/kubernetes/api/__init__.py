@@ -4,7 +4,7 @@
 - `choice`: choose the cluster and user once, and record the choice with the handle
 - `kubeconfig`: read kubeconfigs, merge them as kubectl does, and check clusters and users
 - `credentials`: run credential plugins; keep credentials until they expire or are refused
-- `login`: open the API; credentials for requests, renewed when files or plugins change them
+- `login`: credentials for requests, renewed when files or plugins change them
 - `access`: what one request needs; whether a server lets us in
 - `requests`: the operations of the API, each within a deadline
 - `asking`: send one request, and repeat it where that is safe
