@@ -160,17 +160,17 @@ class Handle(NamedTuple):
         runner: The `run` process that renews for itself.
         shared_dir: Where the names of a scope ``test`` handle are listed.
         release_at: When the keeper releases it, seconds of CLOCK_BOOTTIME.
-        lost: Its leases went away while it held them.
         settings: How to talk to the backend, in the backend's own form.
         lost_replies: Answers of a server that may have carried a grant and never came.
-        cancelled: The process that acquires has been asked to give up.
         adopted_claim: The claim key of the lease that it gives back without having acquired it;
             empty if the holder isn't known. None for leases of its own.
+        granted_type: If several types would do, the one of its last grant; None before the first.
+        lost_reason: Who took its leases by force, and why; empty if that isn't known.
+        lost: Its leases went away while it held them.
+        cancelled: The process that acquires has been asked to give up.
         served: It was made for a client of `leasectl serve`.
         unconfirmed: Its client has been answered, and may not have got the answer.
         explicit_ttl: The ttl was asked for; else it is the backend's default.
-        granted_type: If several types would do, the one of its last grant; None before the first.
-        lost_reason: Who took its leases by force, and why; empty if that isn't known.
         joined: Its first grant brought the resource into its pool, past the queue.
     """
 
@@ -187,16 +187,16 @@ class Handle(NamedTuple):
     runner: Process | None = None
     shared_dir: str | None = None
     release_at: float | None = None
-    lost: bool = False
     settings: str = ""
     lost_replies: int = 0
-    cancelled: bool = False
     adopted_claim: str | None = None
+    granted_type: str | None = None
+    lost_reason: str = ""
+    lost: bool = False
+    cancelled: bool = False
     served: bool = False
     unconfirmed: bool = False
     explicit_ttl: bool = False
-    granted_type: str | None = None
-    lost_reason: str = ""
     joined: bool = False
 
     @property

@@ -13,7 +13,7 @@ from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.local import member_rows
 from leasectl.engines.rules.membership import Member, Pools, belongs_to
 from leasectl.errors import LeaseLost
-from leasectl.leases.recovery import is_abandoned, left
+from leasectl.leases.recovery import is_abandoned
 from leasectl.leases.release import release
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
@@ -43,7 +43,7 @@ def dead_holders(service: Service) -> Finding:
 
 
 def _release(service: Service, handles: Sequence[Handle]) -> str:
-    names = [name for handle in handles for name in release(service, left(handle))]
+    names = [name for handle in handles for name in release(service, whole(handle, by="guard"))]
     return f"released their leases: {listed(names) or 'none'}"
 
 

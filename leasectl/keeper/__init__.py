@@ -6,6 +6,7 @@ the transaction in which it finds that nothing needs it.
 - `__main__`: ``python -m leasectl.keeper DIRECTORY``
 - `loop`: sleep until there is work; heed signals
 - `rounds`: one round: do everything that is due
+- `job`: the shape of a job: what is due, who does it, when what failed is tried again
 - `handles`: the handles to look after, and whose processes have ended
 - `releases`: release what is due, and what dead holders had
 - `renewals`: renew leases that no living `run` renews
@@ -14,7 +15,6 @@ the transaction in which it finds that nothing needs it.
 - `unused_pools`: remove pools that were made on demand
 - `witness`: let others pass waiters that don't come
 - `namespace_lock`: tell other pid namespaces that this one lives
-- `retries`: retry what failed, more and more seldom
 - `server`: which server a job is for, and the code that asking it takes
 - `log`: the keeper's log
 """

@@ -2,63 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.kinds import kind_of_handle
 from leasectl.engines.local.notes import noted
-from leasectl.keeper.log import Log, described
-from leasectl.keeper.retries import Key, Retries, key_meant, key_of
-from leasectl.keeper.server import Server
+from leasectl.keeper.job import Job, Key, key_meant, key_of
+from leasectl.keeper.log import Log
+from leasectl.keeper.server import Server, server_of
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.uses import SeenMark, Uses
-from leasectl.system.clock import Clock, earliest
-from leasectl.system.request_threads import RequestThreads
+from leasectl.system.clock import earliest
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
-    from leasectl.leases.service import Service
 
 _REST_SECONDS = 1.0
 # How long a holder has to send what it decided; after that it may have been killed.
 _SENDING_SECONDS = 2.0
 
 
-class Answers:
-    """Answers on the embedded pool at once, those on servers by threads.
+class Answers(Job[ReleaseTarget, "tuple[str, ...]"]):
+    """Answers for the holders of some handles.
 
     What is noted on servers it is told by renewals; what was decided and hasn't been sent, and what
     has ended, it finds in the records.
-
-    Args:
-        service: On the state directory that is kept.
-        open_service: What a thread answers with; it needs records of its own.
-        clock: Where times come from.
-        log: Where events are written.
     """
 
-    def __init__(
-        self, service: Service, open_service: Callable[[], Service], *, clock: Clock, log: Log
-    ) -> None:
-        self._service = service
-        self._open_service = open_service
-        self._clock = clock
-        self._log = log
+    def __init__(self, service: Service, log: Log) -> None:
+        super().__init__(service, log)
         self._uses = Uses(service.state)
-        self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] = RequestThreads(
-            self._begin, clock=clock
-        )
         self._noted: dict[Key, Sequence[Note]] = {}
         self._tried: dict[Key, Sequence[Note]] = {}  # the notes that are being answered
         self._looked: dict[Key, float] = {}
         # By mark that is ready: when to check whether its answer was sent; None after the check.
         self._checked: dict[Key, dict[str, float | None]] = {}
-
-    @property
-    def fd(self) -> int | None:
-        """A descriptor that can be read when there are outcomes; None before the first thread."""
-        return self._threads.fd
 
     def heed(self, handle: Handle, notes: Sequence[Note]) -> None:
         """Told what a renewal has found noted at what a handle holds."""
@@ -103,14 +81,8 @@ class Answers:
         for key in keys:
             del self._looked[key]
 
-    def take_outcomes(self) -> None:
-        """Note what came of what threads were asked to do."""
-        for outcome in self._threads.outcomes():
-            self._note(outcome.job, outcome.result)
-
-    def keep_only(self, known: Container[Key]) -> None:
-        """Forget what isn't there any more."""
-        self._retries.keep_only(known)
+    def keep_only(self, known: Container[object]) -> None:
+        super().keep_only(known)
         told = (self._noted, self._tried, self._looked, self._checked)
         for key in {key for by_key in told for key in by_key}:
             if key not in known:
@@ -122,14 +94,13 @@ class Answers:
     ) -> float | None:
         """Answer for a handle if there may be something to answer; returns when it is due next."""
         key, now = key_of(handle), self._clock.elapsed()
-        retry_at = self._retries.at(key)
-        if retry_at is not None and now < retry_at:
-            return retry_at
+        put_off = self._retries.put_off(key)
+        if put_off is not None:
+            return put_off
         due = self._due(key, seen.values(), now)
-        is_remote = kind_of_handle(handle).remote
-        notes = self._noted.get(key) if is_remote else here or ()
+        notes = here or () if server_of(handle) is None else self._noted.get(key)
         is_asked = notes is not None and self._is_asked(handle, notes, seen)
-        if not (is_asked or retry_at is not None or (due is not None and now >= due)):
+        if not (is_asked or self._retries.at(key) is not None or (due is not None and now >= due)):
             return due
         rests_until = self._looked.get(key, now - _REST_SECONDS) + _REST_SECONDS
         if now < rests_until:
@@ -139,7 +110,7 @@ class Answers:
         self._checked.setdefault(key, {}).update(
             (mark.id, None) for mark in seen.values() if mark.is_ready
         )
-        return self._answer(handle)
+        return self._attempt(whole(handle))
 
     def _due(self, key: Key, seen: Iterable[SeenMark], now: float) -> float | None:
         """When a mark ends, or its answer is overdue."""
@@ -158,34 +129,27 @@ class Answers:
         is_ours = handle.request.on_reclaim != "answer"
         return needs_answer(notes, seen, self._clock.elapsed(), is_answered_here=is_ours)
 
-    def _answer(self, handle: Handle) -> float | None:
-        target = whole(handle)
-        if not kind_of_handle(handle).remote:
-            return self._note(target, lambda: answered(self._service, target))
-        self._threads.send(Server(handle.backend, handle.settings), target)
-        return None
+    def _key(self, item: ReleaseTarget) -> Key:
+        return key_meant(item)
 
-    def _begin(self, server: Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
-        service = self._open_service()
-        return lambda target: answered(service, target)
+    def _server(self, item: ReleaseTarget) -> Server | None:
+        return server_of(self._service.handles.load(item.handle_id))
 
-    def _note(self, target: ReleaseTarget, done: Callable[[], tuple[str, ...]]) -> float | None:
-        key = key_meant(target)
-        notes = self._tried.pop(key, ())
-        try:
-            said = done()
-        except ImportError:
-            raise  # the code is gone, for every job
-        except Exception as error:
-            if notes:  # the only copy
-                self._noted.setdefault(key, notes)
-            return self._retries.failed(
-                key, f"can't answer for {target.handle_id}: {described(error)}"
-            )
-        self._retries.succeeded(key)
-        if said:
-            self._log.write(f"answered for {target.handle_id}: {', '.join(said)}")
+    def _do(self, service: Service, item: ReleaseTarget) -> tuple[str, ...]:
+        return answered(service, item)
+
+    def _succeeded(self, item: ReleaseTarget, result: tuple[str, ...], sent_at: float) -> float:
+        self._tried.pop(key_meant(item), None)
+        if result:
+            self._log.write(f"answered for {item.handle_id}: {', '.join(result)}")
         return self._clock.elapsed()  # the next round reads the records again
+
+    def _failed(self, item: ReleaseTarget, error: Exception) -> float:
+        key = key_meant(item)
+        notes = self._tried.pop(key, ())
+        if notes:  # the only copy
+            self._noted.setdefault(key, notes)
+        return self._retries.failed(key, f"answer for {item.handle_id}", error)
 
 
 def answered(service: Service, target: ReleaseTarget) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from leasectl.keeper.retries import Key
-from leasectl.leases.recovery import left
-from leasectl.model import Process, ReleaseTarget
+from leasectl.keeper.job import Key, key_of
+from leasectl.leases.recovery import have_all_ended
+from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state.directory import State
-from leasectl.state.watched import Watched, WatchedHandles
+from leasectl.state.handles import renews_itself
+from leasectl.state.watched import WatchedHandles
 from leasectl.system.process import own_pid_namespace
 from leasectl.system.process_watch import ProcessEnds
 
@@ -29,7 +30,7 @@ class KeptHandles:
     def __init__(self, state: State, ends: ProcessEnds) -> None:
         self._records = WatchedHandles(state)
         self._ends = ends
-        self._handles: dict[str, Watched] = {}
+        self._handles: dict[str, Handle] = {}
         self._followed: dict[Process, set[str]] = {}  # to the ids of their handles
         self._to_judge: dict[str, None] = {}
         self._abandoned: dict[str, None] = {}
@@ -37,7 +38,7 @@ class KeptHandles:
 
     def __contains__(self, key: object) -> bool:
         handle = self._handles.get(key.handle_id) if isinstance(key, Key) else None
-        return handle is not None and key == Key(handle.id, handle.acquisition)
+        return handle is not None and key == key_of(handle)
 
     def look(self) -> bool:
         """Take what is new; returns whether there was anything.
@@ -51,17 +52,17 @@ class KeptHandles:
         return has_news
 
     def abandoned(self) -> list[ReleaseTarget]:
-        """Handles to release because all their processes have ended."""
-        return [left(self._handles[each]) for each in self._abandoned]
+        """Return what to release because all its processes have ended."""
+        return [whole(self._handles[each], by="guard") for each in self._abandoned]
 
-    def take_changed(self) -> dict[str, Watched | None]:
+    def take_changed(self) -> dict[str, Handle | None]:
         """Those that have changed since the last call, or one of whose processes has ended."""
         changed, self._changed = self._changed, {}
         return {each: self._handles.get(each) for each in changed}
 
-    def to_renew(self, handle: Watched) -> bool:
+    def to_renew(self, handle: Handle) -> bool:
         """Return whether the keeper has to renew a handle, because no other process does."""
-        if handle.ttl_seconds is None or not handle.is_held:
+        if not renews_itself(handle) or handle.state != "held":
             return False
         if handle.guard is not None and handle.guard.pid_namespace != own_pid_namespace():
             return False  # the keeper of its namespace renews it
@@ -86,19 +87,19 @@ class KeptHandles:
         judged, self._to_judge = self._to_judge, {}
         self._changed.update(judged)
         for handle_id in judged:
-            if self._is_abandoned(self._handles.get(handle_id)):
+            handle = self._handles.get(handle_id)
+            if handle is not None and have_all_ended(handle, self._ends.has_ended):
                 self._abandoned[handle_id] = None
             else:
                 self._abandoned.pop(handle_id, None)
         return bool(ended or judged)
 
-    def _put(self, handle_id: str, handle: Watched | None) -> None:
+    def _put(self, handle_id: str, handle: Handle | None) -> None:
         before = self._handles.get(handle_id)
         if handle == before:
             return
         self._to_judge[handle_id] = None
-        follows = handle.processes if handle is not None else frozenset()
-        followed = before.processes if before is not None else frozenset()
+        follows, followed = _processes(handle), _processes(before)
         if handle is None:
             del self._handles[handle_id]
         else:
@@ -119,10 +120,8 @@ class KeptHandles:
                 del self._followed[process]
         self._ends.leave(processes)
 
-    def _is_abandoned(self, handle: Watched | None) -> bool:
-        if handle is None:
-            return False
-        if self._ends.has_ended(handle.guard):
-            # Its `run` may still be ending what the command has left behind.
-            return handle.runner is None or self._ends.has_ended(handle.runner)
-        return self._ends.has_ended(handle.waiter)
+
+def _processes(handle: Handle | None) -> set[Process]:
+    """Return the processes whose end may bring work."""
+    some = () if handle is None else (handle.guard, handle.waiter, handle.runner)
+    return {process for process in some if process is not None}

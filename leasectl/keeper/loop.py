@@ -13,6 +13,7 @@ import signal
 from collections.abc import Collection
 
 from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
+from leasectl.keeper.job import is_file_size_limited
 from leasectl.keeper.log import Log, described
 from leasectl.keeper.namespace_lock import NamespaceLock
 from leasectl.keeper.rounds import Rounds, open_service
@@ -85,11 +86,6 @@ def _shed_inherited_limits() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _is_file_size_limited() -> bool:
-    """Return whether this process could never write larger files; a soft limit may be lifted."""
-    return resource.getrlimit(resource.RLIMIT_FSIZE)[1] != resource.RLIM_INFINITY
-
-
 class _Signals:
     """TERM and URG as a descriptor."""
 
@@ -127,8 +123,8 @@ class _Loop:
         self._pipe = NamedPipe(keeper_process.pipe_path(state))
         self._removal = state.removal_watch()
         self._ends = ends
-        self._service = open_service(state, clock, self._log)
-        self._rounds = Rounds(self._service, ends, clock=clock, log=self._log)
+        service = open_service(state, clock, self._log)
+        self._rounds = Rounds(service, ends, self._log)
         self._namespace_lock = NamespaceLock(state, clock=clock, log=self._log)
         self._has_begun = False
         self._version_seen = 0  # data_version before the last round
@@ -159,7 +155,7 @@ class _Loop:
                 self._pause(_PAUSE_AFTER_FAILURE_SECONDS)
             except Exception as error:
                 self._log.write(f"can't go on: {described(error)}")
-                if isinstance(error, StateUnwritable) and _is_file_size_limited():
+                if isinstance(error, StateUnwritable) and is_file_size_limited():
                     self._end("ended: it may not write files of that size, by a limit of its own")
                     return
                 failures += 1

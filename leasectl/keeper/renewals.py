@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leasectl.backends.kinds import kind_of_handle, renew_seconds
-from leasectl.keeper.log import Log, described
-from leasectl.keeper.retries import FIRST_PAUSE_SECONDS, Key, Retries, key_meant, key_of
+from leasectl.keeper.job import FIRST_PAUSE_SECONDS, Key, Retries, key_meant, key_of
+from leasectl.keeper.log import Log
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
-from leasectl.state.watched import Watched
-from leasectl.system.clock import Clock
 from leasectl.system.due_times import DueTimes
 from leasectl.system.request_threads import Outcome
 
@@ -31,7 +29,6 @@ class Renewals:
 
     Args:
         service: On the state directory that is kept.
-        clock: Where times come from.
         log: Where events are written.
         noted: Told what is noted at what a handle holds on a server.
     """
@@ -39,19 +36,17 @@ class Renewals:
     def __init__(
         self,
         service: Service,
-        *,
-        clock: Clock,
         log: Log,
         noted: Callable[[Handle, Sequence[Note]], None] = lambda handle, notes: None,
     ) -> None:
         self._noted = noted
         self._service = service
-        self._clock = clock
+        self._clock = service.clock
         self._log = log
         self._keys: dict[str, Key] = {}  # of those that it renews, by their ids
         self._due: DueTimes[Key] = DueTimes()
         self._renewed_at: dict[Key, float] = {}
-        self._retries = Retries(clock=clock, log=log)
+        self._retries = Retries(service.clock, log)
         self._threads: RenewalThreads | None = None
 
     @property
@@ -59,17 +54,21 @@ class Renewals:
         """A descriptor that can be read when there are outcomes; None before the first thread."""
         return None if self._threads is None else self._threads.fd
 
-    def see_to(self, handle_id: str, handle: Watched | None) -> None:
-        """Renew a handle from now on, by what is said of it here; None: renew it no more."""
+    def see_to(self, handle_id: str, handle: Handle | None) -> None:
+        """Renew a handle from now on; None: renew it no more."""
         before = self._keys.pop(handle_id, None)
-        key = None if handle is None else Key(handle.id, handle.acquisition)
+        key = None if handle is None else key_of(handle)
         if before is not None and before != key:
             self._due.put(before, None)
             self._renewed_at.pop(before, None)
             self._retries.succeeded(before)
-        if key is not None and handle is not None and handle.ttl_seconds is not None:
+        if key is not None and handle is not None:
+            renewed_at = self._renewed_at.get(key)
+            # When it was last renewed may not be known.
+            due = -math.inf if renewed_at is None else renewed_at + renew_seconds(handle)
+            retry_at = self._retries.at(key)
             self._keys[handle_id] = key
-            self._due.put(key, self._due_at(key))
+            self._due.put(key, due if retry_at is None else retry_at)
 
     def go(self) -> float | None:
         """Renew what is due, or have threads do it.
@@ -95,16 +94,6 @@ class Renewals:
             self._threads = RenewalThreads(self._service.state, clock=self._clock, puts_off=True)
         self._threads.send(handle)
         return None
-
-    def _due_at(self, key: Key) -> float:
-        retry_at = self._retries.at(key)
-        if retry_at is not None:
-            return retry_at
-        renewed_at = self._renewed_at.get(key)
-        handle = None if renewed_at is None else self._service.handles.current(*key)
-        if renewed_at is None or handle is None:
-            return -math.inf  # when it was last renewed isn't known
-        return renewed_at + renew_seconds(handle)
 
     def take_outcomes(self) -> None:
         """Record what came of what threads were asked to do."""
@@ -132,14 +121,11 @@ class Renewals:
         key = key_of(handle)
         try:
             renewed()
-        except ImportError:
-            raise  # the code is gone, for every job
         except Exception as error:
             if self._service.current(whole(handle)) is None:
                 self._log.write(f"{error}")  # lost: there is nothing left to renew
                 return None
-            text = f"can't renew {handle.id}: {described(error)}"
-            return self._retries.failed(key, text, longest_seconds=_ttl(handle) / 6)
+            return self._retries.failed(key, f"renew {handle.id}", error, _ttl(handle) / 6)
         self._retries.succeeded(key)
         self._renewed_at[key] = sent_at
         return sent_at + renew_seconds(handle)

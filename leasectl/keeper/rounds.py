@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import LOCAL, Context
+from leasectl.errors import StateUnwritable
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.handles import KeptHandles
-from leasectl.keeper.log import Log, described
+from leasectl.keeper.job import Retries
+from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals
-from leasectl.keeper.retries import Key, Retries
 from leasectl.keeper.server import load_code_for, load_own_code
 from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
-from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
@@ -36,24 +35,24 @@ class Rounds:
     Args:
         service: On the state directory that is kept.
         ends: Of the processes whose end may bring work; it follows them there.
-        clock: Where times come from.
         log: Where events are written.
     """
 
-    def __init__(self, service: Service, ends: ProcessEnds, *, clock: Clock, log: Log) -> None:
+    def __init__(self, service: Service, ends: ProcessEnds, log: Log) -> None:
         self._service = service
         self._ends = ends
-        self._clock = clock
-        opens = service.for_another_thread
+        self._clock = service.clock
         self._handles = KeptHandles(service.state, ends)
-        self._releases = Releases(service, self._open_release, clock=clock, log=log)
-        self._answers = Answers(service, opens, clock=clock, log=log)
-        self._renewals = Renewals(service, clock=clock, log=log, noted=self._answers.heed)
-        self._stays = KeptStays(service, opens, ends, clock=clock, log=log)
-        self._unused = UnusedPools(service, opens, ends, clock=clock, log=log)
-        self._witness = Witness(service, ends, clock=clock, log=log)
+        self._releases = Releases(service, log)
+        self._answers = Answers(service, log)
+        self._renewals = Renewals(service, log, noted=self._answers.heed)
+        self._stays = KeptStays(service, ends, log)
+        self._unused = UnusedPools(service, ends, log)
+        self._witness = Witness(service, ends, log)
+        self._jobs = (self._releases, self._renewals, self._answers, self._stays, self._unused)
         self._followed: frozenset[Process] = frozenset()  # without those of handles
-        self._retries = Retries(clock=clock, log=log)  # of the parts of a round
+        self._abandoned: list[ReleaseTarget] = []  # that this round has released
+        self._retries = Retries(self._clock, log)  # of the parts of a round
         self._to_load: set[str] = set()  # URLs of backends
 
     def go(self) -> float | None:
@@ -65,26 +64,26 @@ class Rounds:
 
         Raises:
             ImportError: Code that it takes is gone.
+            StateUnwritable: This process can never write; another keeper can.
         """
-        part, times = self._part, []
-        for each in (self._releases, self._renewals, self._answers, self._stays, self._unused):
-            times += part(f"outcomes of {type(each).__name__}", each.take_outcomes)
-        times += part("processes", self._follow)
-        times += part("handles", self._handles.look)
-        abandoned = self._handles.abandoned()
-        times += part("releases", lambda: self._release(abandoned))
-        times += part("handles", self._handles.look)
-        times += part("handles", self._note_changes)
-        times += part("renewals", self._renewals.go)
-        times += part("memberships", self._stays.go)
-        times += part("unused pools", self._unused.go)
-        times += part("answers", lambda: self._answers.go(self._handles))
-        times += part("waiters", self._witness.go)
-        # No process wakes it for its own changes, nor for those that ended during the round.
-        times += part("processes", self._follow)
-        times += part("handles", lambda: self._look_again(abandoned))
-        times += part("handles", self._handles.trim)
-        return earliest(*times)
+        parts: tuple[tuple[str, Callable[[], object]], ...] = (
+            *((f"outcomes of {type(each).__name__}", each.take_outcomes) for each in self._jobs),
+            ("processes", self._follow),
+            ("handles", self._handles.look),
+            ("releases", self._release),
+            ("handles", self._handles.look),
+            ("handles", self._note_changes),
+            ("renewals", self._renewals.go),
+            ("memberships", self._stays.go),
+            ("unused pools", self._unused.go),
+            ("answers", lambda: self._answers.go(self._handles)),
+            ("waiters", self._witness.go),
+            # No process wakes it for its own changes, nor for those that ended during the round.
+            ("processes", self._follow),
+            ("handles", self._look_again),
+            ("handles", self._handles.trim),
+        )
+        return earliest(*(time for name, do in parts for time in self._do(name, do)))
 
     def load_code(self) -> None:
         """Load what all of it may need, as the installation may be deleted later."""
@@ -93,35 +92,32 @@ class Rounds:
         while self._to_load:
             load_code_for(self._to_load.pop())
 
-    def _part(self, name: str, do: Callable[[], object]) -> list[float | None]:
-        """Do a part of a round, unless it failed a moment ago; returns when more of it is due."""
-        key = Key(name, 0)
-        retry_at = self._retries.at(key)
-        if retry_at is not None and self._clock.elapsed() < retry_at:
-            return [retry_at]
+    def _do(self, name: str, do: Callable[[], object]) -> list[float | None]:
+        """Do a part of a round, unless it failed a moment ago; return when more of it is due."""
+        put_off = self._retries.put_off(name)
+        if put_off is not None:
+            return [put_off]
         try:
             due = do()
-        except ImportError:
-            raise
         except Exception as error:
-            text = f"can't go on with {name}: {described(error)}"
-            return [self._retries.failed(key, text, longest_seconds=_LONGEST_PAUSE_SECONDS)]
-        self._retries.succeeded(key)
+            return [self._retries.failed(name, f"go on with {name}", error, _LONGEST_PAUSE_SECONDS)]
+        self._retries.succeeded(name)
         if isinstance(due, list):
             return due
         return [due] if isinstance(due, float) else []
 
-    def _look_again(self, before: Sequence[ReleaseTarget]) -> float | None:
-        """Returns when there is more to do: at once if anything has come since the first look."""
-        is_more = self._handles.look() or not set(self._handles.abandoned()) <= set(before)
-        return self._clock.elapsed() if is_more else None
-
-    def _release(self, abandoned: Sequence[ReleaseTarget]) -> list[float | None]:
-        """Give back what the dead held and what is due by now; returns when there is more to."""
+    def _release(self) -> list[float | None]:
+        """Release what the dead held and what is due by now; return when there is more to."""
         now, timers = self._clock.elapsed(), self._service.handles.timers
-        targets = (*abandoned, *timers.due(now))
+        self._abandoned = self._handles.abandoned()
+        targets = (*self._abandoned, *timers.due(now))
         times = [self._releases.release(target) for target in targets]
         return [*times, timers.next_after(now)]
+
+    def _look_again(self) -> float | None:
+        """Return when there is more to do: at once if anything has come since the first look."""
+        is_more = self._handles.look() or not set(self._handles.abandoned()) <= set(self._abandoned)
+        return self._clock.elapsed() if is_more else None
 
     def _note_changes(self) -> None:
         """Tell all parts about the changes."""
@@ -141,29 +137,25 @@ class Rounds:
         self._ends.leave(before - wanted)
 
     def is_needed(self) -> bool:
-        """Tell whether there is anything to keep, or to watch over."""
+        """Return whether there is anything to keep, or to watch over."""
         return self._service.handles.any_watched() or self._witness.is_needed
 
     def processes(self) -> list[Process]:
-        """Whose end brings work, beside those of handles."""
+        """Return the processes whose end brings work, beside those of handles."""
         return [p for each in (self._stays, self._unused, self._witness) for p in each.processes()]
 
     def fds(self) -> list[int]:
-        """What becomes readable when there is work for another reason."""
-        asking = (self._releases, self._renewals, self._answers, self._stays, self._unused)
-        return [each.fd for each in (*asking, self._witness) if each.fd is not None]
+        """Return what becomes readable when there is work for another reason."""
+        return [each.fd for each in (*self._jobs, self._witness) if each.fd is not None]
 
     def fire_timers(self) -> None:
         """Release now what was to be released later."""
         for timer in self._service.handles.timers.armed():
-            with contextlib.suppress(ImportError):
+            with contextlib.suppress(ImportError, StateUnwritable):
                 self._releases.release_here(timer.target)
-
-    def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
-        return functools.partial(release, self._service.for_another_thread())
 
 
 def open_service(state: State, clock: Clock, log: Log) -> Service:
-    """What the keeper does things with; each handle remembers its own backend."""
+    """Return what the keeper does things with; each handle remembers its own backend."""
     caller = Caller(owner="keeper", host=os.uname().nodename)
     return Service(state, Context(LOCAL, caller=caller, warn=log.write, clock=clock))

@@ -7,8 +7,9 @@ import importlib
 import pkgutil
 from typing import NamedTuple
 
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.kinds import kind_of, kind_of_handle
 from leasectl.errors import InvalidRequest
+from leasectl.model import Handle
 
 # Packages that the keeper of embedded pools may need at any time.
 _OWN_PACKAGES = (
@@ -32,6 +33,13 @@ class Server(NamedTuple):
 
     url: str
     settings: str
+
+
+def server_of(handle: Handle | None) -> Server | None:
+    """Return the server that a handle's leases come from; None if there is none."""
+    if handle is None or not kind_of_handle(handle).remote:
+        return None
+    return Server(handle.backend, handle.settings)
 
 
 def load_own_code() -> None:

@@ -13,7 +13,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.state.database import errors_of
 from leasectl.state.named_pipe import NamedPipe
-from leasectl.system.clock import Clock, earliest
+from leasectl.system.clock import earliest
 from leasectl.system.poll import is_readable
 from leasectl.system.process_watch import ProcessEnds
 
@@ -26,12 +26,11 @@ class Witness:
     Args:
         service: On the state directory that is kept.
         ends: Of the processes, which the caller follows.
-        clock: Where times come from.
         log: Where events are written.
     """
 
-    def __init__(self, service: Service, ends: ProcessEnds, *, clock: Clock, log: Log) -> None:
-        state = service.state
+    def __init__(self, service: Service, ends: ProcessEnds, log: Log) -> None:
+        state, clock = service.state, service.clock
         self._clock = clock
         self._log = log
         self._pipe = NamedPipe(state.witness_pipe, shared=True)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget
+from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import keeper_process
 from leasectl.state.pipes import ids_of_the_dead, tidy
 from leasectl.system.process import is_dead
-
-if TYPE_CHECKING:
-    from leasectl.state.watched import Watched
 
 _MOST_LOOKED_AT = 256
 
@@ -59,28 +55,36 @@ def release_abandoned(service: Service) -> None:
 def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
     for handle in handles:
         if is_abandoned(service, handle) and not kind_of_handle(handle).remote:
-            release(service, left(handle))
+            release(service, whole(handle, by="guard"))
 
 
-def is_abandoned(service: Service, handle: Handle | Watched) -> bool:
+def have_all_ended(handle: Handle, is_dead: Callable[[Process | None], bool]) -> bool:
     """Return whether all processes that could use a handle's leases, or wait for them, have ended.
+
+    Its leases are then released. This is the one rule for that: for commands, `doctor` and the
+    keeper.
+
+    Args:
+        handle: As it is on record.
+        is_dead: Returns whether a process has certainly ended; None hasn't.
+    """
+    if is_dead(handle.guard):
+        # Its `run` may still be ending the command's descendants.
+        return handle.runner is None or is_dead(handle.runner)
+    return is_dead(handle.waiter)
+
+
+def is_abandoned(service: Service, handle: Handle) -> bool:
+    """Return whether `have_all_ended`, by a look at the processes.
 
     A command that has announced its grant ends a moment later, perhaps just between the reading of
     the record and the look at the process. So what the record says of a dead process counts only if
     it still says so afterwards.
     """
-    if is_dead(handle.guard):
-        # Its `run` may still be ending the command's descendants.
-        return handle.runner is None or is_dead(handle.runner)
-    if not is_dead(handle.waiter):
+    if not have_all_ended(handle, is_dead):
         return False
     current = service.handles.current(handle.id, handle.acquisition)
     return current is not None and current.waiter == handle.waiter
-
-
-def left(handle: Handle | Watched) -> ReleaseTarget:
-    """Return the target that releases an abandoned handle."""
-    return ReleaseTarget(handle.id, handle.acquisition, by="guard")
 
 
 def due(service: Service) -> list[ReleaseTarget]:
@@ -88,9 +92,9 @@ def due(service: Service) -> list[ReleaseTarget]:
 
     It looks at a limited number of processes; the next keeper finds the rest.
     """
-    from leasectl.state.watched import WatchedHandles  # rarely needed: usually a keeper runs
-
     some = ids_of_the_dead(service.state, only_watched=True, most_looked_at=_MOST_LOOKED_AT)
-    watched = map(WatchedHandles(service.state).one, some)
-    abandoned = [left(each) for each in watched if each and is_abandoned(service, each)]
+    watched = map(service.handles.load_watched, some)
+    abandoned = [
+        whole(each, by="guard") for each in watched if each and is_abandoned(service, each)
+    ]
     return abandoned + service.handles.timers.due(service.clock.elapsed())

@@ -11,7 +11,7 @@ the command never starts or the lease follows it.
 - `supervision`: follow a command: forward signals, end it when its lease is lost
 - `lease_watch`: renew the lease beside the command, and notice its loss
 - `holder_answers`: answer reclaims beside the command
-- `keeper_pidfd`: start another keeper if the keeper dies
+- `keeper_pidfd`: watch the keeper, and start another if it dies
 - `start_delay`: spread the starts of commands that were granted at once
 - `warden`: a process that ends a command if its starter is killed: that of `once`, and that which
   answers a reclaim; the command of `run` goes on, and the lease follows it

@@ -1,4 +1,4 @@
-"""Start another keeper if the keeper dies."""
+"""Watch the keeper, and start another if it dies: for `run`, leases of threads, and `serve`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.system.backoff import Backoff, Restarts
-from leasectl.system.clock import Clock
 from leasectl.system.process import open_pidfd
 
 _TRY_AGAIN_SECONDS = 1.0
@@ -22,8 +21,8 @@ class KeeperPidfd:
 
     Args:
         service: On the state directory.
-        lock_patience: For how many seconds a lock may be waited for now.
-        clock: Where times come from.
+        lock_patience: Returns how many seconds a lock may be waited for now; None for no limit.
+        failed: Called with the error when the records can't be read or a keeper can't be started.
 
     Attributes:
         fd: Readable when the keeper has ended; None while there is none, or none is needed.
@@ -31,21 +30,26 @@ class KeeperPidfd:
     """
 
     def __init__(
-        self, service: Service, *, lock_patience: Callable[[], float], clock: Clock
+        self,
+        service: Service,
+        *,
+        lock_patience: Callable[[], float | None],
+        failed: Callable[[LeaseError], object] = lambda error: None,
     ) -> None:
         self._service = service
         self._lock_patience = lock_patience
-        self._clock = clock
+        self._failed = failed
+        self._clock = service.clock
         self.fd: int | None = None
         self.look_at: float | None = None
         self._restarts = Restarts(Backoff(0.3, 30.0))
         self.look()
 
     def look(self) -> None:
-        """Look which keeper there is; see that there is one if any is needed.
+        """Look which keeper there is, and start one if any is needed.
 
-        One that ends again and again is started ever more seldom, and none for a directory that
-        was removed.
+        A keeper that ends again and again is started ever more seldom, and none is started for a
+        directory that was removed.
         """
         now = self._clock.elapsed()
         self.look_at = now + _TRY_AGAIN_SECONDS  # whatever fails below
@@ -60,11 +64,14 @@ class KeeperPidfd:
             return
         is_missing = True
         limit = self._service.state.lock_limit.within(self._lock_patience())
-        with contextlib.suppress(LeaseError, Interrupted), limit:
-            recover(self._service)
-            keeper = keeper_process.running(self._service.state)
-            self.fd = None if keeper is None else open_pidfd(keeper)
-            is_missing = self.fd is None and self._service.handles.any_watched()
+        try:
+            with contextlib.suppress(Interrupted), limit:
+                recover(self._service)
+                keeper = keeper_process.running(self._service.state)
+                self.fd = None if keeper is None else open_pidfd(keeper)
+                is_missing = self.fd is None and self._service.handles.any_watched()
+        except LeaseError as error:
+            self._failed(error)
         now, self.look_at = self._clock.elapsed(), None
         if self.fd is not None:
             self._restarts.started(now)

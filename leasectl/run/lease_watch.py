@@ -82,7 +82,7 @@ class LeaseWatch:
         self._removal = service.state.removal_watch()
         self.look_at_record()  # a loss before now has woken no process
         self._look_at_directory()
-        self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
+        self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience)
 
     @property
     def reason(self) -> str:

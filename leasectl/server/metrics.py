@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from bisect import bisect_left
 from collections import Counter
@@ -19,17 +18,14 @@ from leasectl.errors import (
     NotAllowed,
     StateUnwritable,
 )
-from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.pools.counted import CountedType
 from leasectl.pools.overview import Overview, ShownPool
+from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.server.page.document import render
 from leasectl.server.sleeps import follow_events
-from leasectl.state import keeper_process
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
-from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock
-from leasectl.system.process import open_pidfd
 from leasectl.text.naming import as_given, is_reserved
 
 _TELL_AGAIN_SECONDS = 60.0
@@ -261,7 +257,7 @@ class LossWatch:
 
 
 class KeeperWatch:
-    """Has another keeper started when one dies that was needed.
+    """Watches the keeper in the event loop, and starts another when one dies that was needed.
 
     Args:
         service: On the state directory that is served.
@@ -271,49 +267,40 @@ class KeeperWatch:
     def __init__(self, service: Service, notices: Notices) -> None:
         self._service = service
         self._notices = notices
-        self._pidfd: int | None = None
-        self._restarts = Restarts(Backoff(1.0, 30.0))
+        self._keeper: KeeperPidfd | None = None
         self._again: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
         """Watch the keeper that there is, unless it is watched; to be called after each grant."""
-        if self._pidfd is not None or self._again is not None:
-            return
-        loop = asyncio.get_running_loop()
-        try:
-            self._pidfd = self._find()
-            is_missing = self._pidfd is None and self._service.handles.any_watched()
-        except LeaseError as error:
-            self._notices.failed("looking after the keeper", error)
-            is_missing = True
-        if self._pidfd is not None:
-            loop.add_reader(self._pidfd, self._ended)
-            self._restarts.started(loop.time())
-        elif is_missing:
-            self._again = loop.call_later(self._restarts.pause(loop.time()), self._look_again)
-
-    def _look_again(self) -> None:
-        self._again = None
-        self.look()
+        if self._again is None and (self._keeper is None or self._keeper.fd is None):
+            self._look()
 
     def close(self) -> None:
         """Watch no longer."""
+        self._stop()
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def _stop(self) -> None:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        if self._pidfd is not None:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
+        if self._keeper is not None and self._keeper.fd is not None:
+            asyncio.get_running_loop().remove_reader(self._keeper.fd)
 
-    def _find(self) -> int | None:
-        keeper = keeper_process.running(self._service.state)
-        if keeper is None and self._service.handles.any_watched():
-            recover(self._service)
-            keeper = keeper_process.running(self._service.state)
-        return None if keeper is None else open_pidfd(keeper)
-
-    def _ended(self) -> None:
-        self.close()
+    def _look(self) -> None:
+        self._stop()
+        if self._keeper is None:
+            self._keeper = KeeperPidfd(
+                self._service,
+                lock_patience=lambda: None,
+                failed=lambda error: self._notices.failed("looking after the keeper", error),
+            )
+        else:
+            self._keeper.look()
         loop = asyncio.get_running_loop()
-        self._again = loop.call_later(self._restarts.pause(loop.time()), self._look_again)
+        if self._keeper.fd is not None:
+            loop.add_reader(self._keeper.fd, self._look)
+        elif self._keeper.look_at is not None:
+            pause = self._keeper.look_at - self._service.clock.elapsed()
+            self._again = loop.call_later(max(0.0, pause), self._look)

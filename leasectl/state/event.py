@@ -86,26 +86,9 @@ def add_event(rows: EventRows, event: Event, *, backend: str = "") -> None:
         event: The event; it gets its number when it is written.
         backend: The URL of its backend; empty for the embedded pools.
     """
-    rows.add(
-        event.time,
-        event.kind,
-        event.type,
-        event.names,
-        event.fences,
-        backend=backend,
-        handle=event.handle,
-        acquisition=event.acquisition,
-        holder=event.holder_identity,
-        count=event.count,
-        priority=event.priority,
-        ticket=event.ticket,
-        grant=event.grant,
-        wait=event.wait_seconds,
-        hold=event.hold_seconds,
-        by=event.by,
-        reason=event.reason,
-        build_url=event.build_url,
-    )
+    fields = event._asdict()
+    del fields["number"]
+    rows.add(backend=backend, **fields)
 
 
 class Kept(NamedTuple):

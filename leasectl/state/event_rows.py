@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from leasectl.model import parse_process
+from leasectl.state.rows import insert
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_reserved
 
@@ -55,7 +56,7 @@ class EventRows:
     def __init__(self, db: sqlite3.Connection, fd: int) -> None:
         self._db = db
         self._fd = fd
-        self._rows: list[tuple[str, tuple[object, ...]]] = []
+        self._rows: list[dict[str, object]] = []
         self._writes = 0
         self.is_followed: bool | None = None
         self.kept_seconds = KEPT_SECONDS
@@ -67,34 +68,51 @@ class EventRows:
         self,
         time: float,
         kind: str,
-        pool_type: str,
+        type: str,
         names: Sequence[str] = (),
         fences: Sequence[int] = (),
         *,
         backend: str = "",
         handle: str = "",
         acquisition: int = 0,
-        holder: str = "",
+        holder_identity: str = "",
         count: int = 1,
         priority: int = 0,
         ticket: int = 0,
         grant: int = 0,
-        wait: float | None = None,
-        hold: float | None = None,
+        wait_seconds: float | None = None,
+        hold_seconds: float | None = None,
         by: str = "",
         reason: str = "",
         build_url: str = "",
     ) -> None:
         """Stage an event, with the fields of `state.event.Event` and the backend's URL."""
-        if not is_written(pool_type, kind):
+        if not is_written(type, kind):
             return
+        row = {
+            "time": time,
+            "kind": kind,
+            "backend": backend,
+            "type": type,
+            "names": ",".join(names),
+            "fences": ",".join(map(str, fences)),
+            "handle": handle,
+            "acquisition": acquisition,
+            "holder_identity": holder_identity,
+            "count": count,
+            "priority": priority,
+            "ticket": ticket,
+            "grant_number": grant,
+            "ended_by": by,
+            "reason": reason,
+            "build_url": build_url,
+        }
         # NULLs are left out: Python's sqlite3 is slow with None.
-        seconds = (() if wait is None else (wait,)) + (() if hold is None else (hold,))
-        self._rows.append((_INSERTS[wait is not None, hold is not None], (
-            time, kind, backend, pool_type, ",".join(names), ",".join(map(str, fences)), handle,
-            acquisition, holder, count, priority, ticket, grant, by, reason,
-            build_url, *seconds,
-        )))  # fmt: skip
+        if wait_seconds is not None:
+            row["wait_seconds"] = wait_seconds
+        if hold_seconds is not None:
+            row["hold_seconds"] = hold_seconds
+        self._rows.append(row)
 
     def clear(self) -> None:
         """Forget the staged events: they haven't happened, or were written."""
@@ -109,7 +127,9 @@ class EventRows:
         """
         if not self._rows or not self.kept_number:
             return
-        if self._writes % _WRITES_PER_LOOK_AT_DISK == 0 and self._is_disk_full():
+        # Events make the database grow while it has few of them. If it can't grow, its log can't be
+        # checkpointed and grows instead, until nothing can be changed at all.
+        if self._writes % _WRITES_PER_LOOK_AT_DISK == 0 and not leaves_room(self._fd):
             self.refusal = "the disk is all but full"
             return
         self._writes += 1
@@ -117,8 +137,8 @@ class EventRows:
         if number > 1:  # a single one needs no savepoint
             db.execute("SAVEPOINT events")
         try:
-            for sql, row in self._rows:
-                last = db.execute(sql, row).lastrowid or 0
+            for row in self._rows:
+                last = insert(db, "event", row).lastrowid or 0
             if last % _EVENTS_PER_TRIMMING < number or self._has_followers():
                 finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
         except sqlite3.Error as error:
@@ -134,14 +154,6 @@ class EventRows:
         if self.is_followed is None:
             return self._db.execute(_FOLLOWED).fetchone() is not None
         return self.is_followed
-
-    def _is_disk_full(self) -> bool:
-        """Return whether the rest of the disk is reserved for leases.
-
-        Events make the database grow while it has few of them. If the database can't grow, its log
-        can't be checkpointed and grows instead, until nothing can be changed at all.
-        """
-        return not leaves_room(self._fd)
 
     def tell_refusal(self, path: str) -> None:
         """Warn once why events couldn't be written; outside the transaction.
@@ -159,14 +171,6 @@ EVENT_COLUMNS = (
     "time, kind, backend, type, names, fences, handle, acquisition, holder_identity, count, "
     "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason, build_url"
 )
-_ALWAYS = EVENT_COLUMNS.replace("wait_seconds, hold_seconds, ", "")
-_INSERTS = {
-    (False, False): f"INSERT INTO event ({_ALWAYS}) VALUES (?{', ?' * 15})",
-    (True, False): f"INSERT INTO event ({_ALWAYS}, wait_seconds) VALUES (?{', ?' * 16})",
-    (False, True): f"INSERT INTO event ({_ALWAYS}, hold_seconds) VALUES (?{', ?' * 16})",
-    (True, True): f"INSERT INTO event ({_ALWAYS}, wait_seconds, hold_seconds) "
-    f"VALUES (?{', ?' * 17})",
-}
 _FOLLOWED = "SELECT 1 FROM follower LIMIT 1"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,7 +12,6 @@ from leasectl.errors import Cancelled, NotFound
 from leasectl.model import (
     Handle,
     HandleState,
-    Labels,
     Lease,
     OnReclaim,
     Process,
@@ -48,199 +47,134 @@ IS_SEEN_TO = (
     "WHERE owner = handle.id AND NOT is_ended)))"
 )
 _LEASE_COLUMNS = (
-    "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "
-    "lease_transitions"
+    "handle, name, fence, ticket, grant_number, acquire_time, renew_time, lease_transitions"
 )
-# In the order that `parse_handle` expects.
-HANDLE_COLUMNS = (
-    "id, backend, type, types, count, name, ttl_seconds, release_after_seconds, scope, labels, "
-    "owner, holder_identity, state, acquisition, guard, waiter, runner, shared_dir, lost, "
-    "settings, lost_replies, cancelled, adopted_claim, served, unconfirmed, explicit_ttl, "
-    "priority, release_between, where_properties, on_reclaim, lost_reason, joined"
+# Columns with the names and values of fields: of a handle, of its request, and its processes.
+_OF_HANDLE = [
+    "id",
+    "backend",
+    "owner",
+    "holder_identity",
+    "state",
+    "acquisition",
+    "shared_dir",
+    "settings",
+    "lost_replies",
+    "adopted_claim",
+    "lost",
+    "cancelled",
+    "served",
+    "unconfirmed",
+    "explicit_ttl",
+]
+_OF_REQUEST = [
+    "count",
+    "name",
+    "ttl_seconds",
+    "release_after_seconds",
+    "scope",
+    "priority",
+    "on_reclaim",
+]
+_PROCESSES = ("guard", "waiter", "runner")
+# In the order that `_parse` expects: of the request, then of the handle, its flags last.
+_SELECT = (
+    "SELECT coalesce(types, type), count, name, ttl_seconds, release_after_seconds, scope, labels, "
+    "priority, release_between, where_properties, on_reclaim, "
+    "id, backend, owner, holder_identity, state, acquisition, guard, waiter, runner, "
+    f"shared_dir, {RELEASE_AT}, settings, lost_replies, adopted_claim, "
+    # By the last grant, if several types would do.
+    "CASE WHEN types IS NULL OR state = 'acquiring' AND acquisition = 1 THEN NULL ELSE type END, "
+    "lost_reason, lost, cancelled, served, unconfirmed, explicit_ttl, joined FROM handle"
 )
+_ID, _FLAGS = 11, 27  # where the handle's own columns begin, and its flags
 _HANDLES_AT_ONCE = 500  # older SQLite allows 999 values in a statement
-_SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
-_ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
-_STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
-
-
-def encode_handle(handle: Handle) -> dict[str, object]:
-    """Write a handle as a row, without what is in other tables and whether it is watched."""
-    request = handle.request
-    return {
-        "id": handle.id,
-        "backend": handle.backend,
-        "type": handle.granted_type or request.type,
-        "types": ",".join(request.types) if request.other_types else None,
-        "count": request.count,
-        "name": request.name,
-        "ttl_seconds": request.ttl_seconds,
-        "release_after_seconds": request.release_after_seconds,
-        "scope": request.scope,
-        "labels": encode_labels(request.labels),
-        "owner": handle.owner,
-        "holder_identity": handle.holder_identity,
-        "state": handle.state,
-        "acquisition": handle.acquisition,
-        "guard": encode_process(handle.guard),
-        "waiter": encode_process(handle.waiter),
-        "runner": encode_process(handle.runner),
-        "shared_dir": handle.shared_dir,
-        "lost": int(handle.lost),
-        "settings": handle.settings,
-        "lost_replies": handle.lost_replies,
-        "cancelled": int(handle.cancelled),
-        "adopted_claim": handle.adopted_claim,
-        "served": int(handle.served),
-        "unconfirmed": int(handle.unconfirmed),
-        "explicit_ttl": int(handle.explicit_ttl),
-        "priority": request.priority,
-        "release_between": encode_range(request.release_between_seconds),
-        "where_properties": encode_where(request.where),
-        "on_reclaim": request.on_reclaim,
-        "joined": 1 if handle.joined else None,
-    }
 
 
 def new_row(handle: Handle, *, watched: bool) -> dict[str, object]:
     """Return the row of a new request; for a watched one, the keeper has work to do."""
-    row = {**encode_handle(handle), "watched": int(watched)}
+    request = handle.request
+    row = {
+        **{each: getattr(handle, each) for each in _OF_HANDLE},
+        **{each: getattr(request, each) for each in _OF_REQUEST},
+        **{each: encode_process(getattr(handle, each)) for each in _PROCESSES},
+        "type": handle.granted_type or request.type,
+        "types": ",".join(request.types) if request.other_types else None,
+        "labels": encode_labels(request.labels),
+        "release_between": encode_range(request.release_between_seconds),
+        "where_properties": encode_where(request.where),
+        "joined": 1 if handle.joined else None,
+        "watched": watched,
+    }
     # NULL is the default, and Python's sqlite3 is slow with None.
     return {column: value for column, value in row.items() if value is not None}
 
 
-def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
+def _parse(row: Sequence[Any], leases: Sequence[sqlite3.Row]) -> Handle:
     """Read a handle.
 
     Args:
-        row: `HANDLE_COLUMNS`, and when it will be released.
+        row: As `_SELECT` reads it.
         leases: Rows of its leases, in order.
 
     Raises:
         ValueError: It holds a value that leasectl doesn't write.
     """
     # By position: there may be thousands, and a look-up by name is slow.
-    (
-        handle_id, backend, pool_type, types, count, name, ttl_seconds, release_after_seconds,
-        scope, label_text, owner, holder_identity, state, acquisition, guard, waiter, runner,
-        shared_dir, lost, settings, lost_replies, cancelled, adopted_claim, served, unconfirmed,
-        explicit_ttl, priority, release_between, where, on_reclaim, lost_reason, joined, release_at,
-    ) = row  # fmt: skip
-    request = _request(
-        types or pool_type,
-        count,
-        name,
-        ttl_seconds,
-        release_after_seconds,
-        scope,
-        parse_labels(label_text),
-        priority,
-        release_between,
-        where,
-        on_reclaim,
-    )
-    is_first = state == "acquiring" and acquisition == 1
+    request = _request(*row[:_ID])
+    handle_id, backend, owner, identity, state, acquisition, *rest = row[_ID:_FLAGS]
+    guard, waiter, runner = map(parse_optional_process, rest[:3])
     return Handle(
-        id=handle_id,
-        backend=backend,
-        request=request,
-        owner=owner,
-        holder_identity=holder_identity,
-        state=_state(state),
-        acquisition=acquisition,
-        leases=tuple([_lease(each, holder_identity, request) for each in leases]),
-        guard=parse_optional_process(guard),
-        waiter=parse_optional_process(waiter),
-        runner=parse_optional_process(runner),
-        shared_dir=shared_dir,
-        release_at=release_at,
-        lost=bool(lost),
-        settings=settings,
-        lost_replies=lost_replies,
-        cancelled=bool(cancelled),
-        adopted_claim=adopted_claim,
-        served=bool(served),
-        unconfirmed=bool(unconfirmed),
-        explicit_ttl=bool(explicit_ttl),
-        granted_type=pool_type if types and not is_first else None,  # by the last grant
-        lost_reason=lost_reason,
-        joined=joined is not None,
+        handle_id,
+        backend,
+        request,
+        owner,
+        identity,
+        _require("state", state, _STATES),
+        acquisition,
+        tuple([_lease(each, identity, request) for each in leases]),
+        guard,
+        waiter,
+        runner,
+        *rest[3:],
+        *map(bool, row[_FLAGS:]),
     )
 
 
 @lru_cache(maxsize=64)  # most of thousands of handles have the same request
-def _request(
-    types: str,
-    count: int,
-    name: str | None,
-    ttl_seconds: float | None,
-    release_after_seconds: float | None,
-    scope: str,
-    labels: Labels,
-    priority: int,
-    release_between: str | None,
-    where: str,
-    on_reclaim: str,
-) -> Request:
+def _request(types: str, *columns: Any) -> Request:
+    (
+        count, name, ttl_seconds, release_after_seconds, scope, labels, priority, release_between,
+        where, on_reclaim,
+    ) = columns  # fmt: skip
     pool_type, *other_types = types.split(",")
     return Request(
-        type=pool_type,
-        count=count,
-        name=name,
-        ttl_seconds=ttl_seconds,
-        release_after_seconds=release_after_seconds,
-        scope=_scope(scope),
-        labels=labels,
-        other_types=tuple(other_types),
-        priority=priority,
-        release_between_seconds=_parse_range(release_between),
-        where=parse_where(where),
-        on_reclaim=_on_reclaim(on_reclaim),
+        pool_type,
+        count,
+        name,
+        ttl_seconds,
+        release_after_seconds,
+        _require("scope", scope, _SCOPES),
+        parse_labels(labels),
+        tuple(other_types),
+        priority,
+        _parse_range(release_between),
+        parse_where(where),
+        _require("on_reclaim", on_reclaim, _ON_RECLAIM),
     )
 
 
-def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, object]:
-    """Write a lease of a handle as a row.
-
-    Args:
-        handle_id: The handle.
-        position: In the order of the grant.
-        lease: The lease.
-    """
-    return {
-        "handle": handle_id,
-        "name": lease.name,
-        "position": position,
-        "fence": lease.fence,
-        "ticket": lease.ticket,
-        "grant_number": lease.grant,
-        "acquire_time": lease.acquire_time,
-        "renew_time": lease.renew_time,
-        "lease_transitions": lease.lease_transitions,
-    }
+_STATES, _SCOPES, _ON_RECLAIM = map(get_args, (HandleState, Scope, OnReclaim))
 
 
-def leases_of(
-    handle_ids: Sequence[str], query: Callable[..., list[sqlite3.Row]]
-) -> dict[str, list[sqlite3.Row]]:
-    """Return the rows of handles' leases by the handle's id, in the order of the grant.
-
-    Args:
-        handle_ids: Of the handles.
-        query: Reads from the database, like `State.query`.
-    """
-    found: dict[str, list[sqlite3.Row]] = {}
-    for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):
-        some = handle_ids[start : start + _HANDLES_AT_ONCE]
-        marks = ", ".join("?" * len(some))
-        sql = f"SELECT {_LEASE_COLUMNS} FROM lease WHERE handle IN ({marks}) ORDER BY position"
-        for row in query(sql, *some):
-            found.setdefault(row[0], []).append(row)
-    return found
+def _require(column: str, text: str, known: Collection[str]) -> Any:
+    if text not in known:
+        raise ValueError(f'{column} "{text}"')
+    return text
 
 
 def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
-    _, name, _, fence, ticket, grant, acquire_time, renew_time, transitions = row
+    _, name, fence, ticket, grant, acquire_time, renew_time, transitions = row
     return Lease(
         name,
         fence,
@@ -262,25 +196,7 @@ def _parse_range(text: str | None) -> tuple[float, float] | None:
     return shortest, longest
 
 
-def _scope(text: str) -> Scope:
-    if text not in _SCOPES:
-        raise ValueError(f'scope "{text}"')
-    return _SCOPES[text]
-
-
-def _on_reclaim(text: str) -> OnReclaim:
-    if text not in _ON_RECLAIM:
-        raise ValueError(f'on_reclaim "{text}"')
-    return _ON_RECLAIM[text]
-
-
-def _state(text: str) -> HandleState:
-    if text not in _STATES:
-        raise ValueError(f'state "{text}"')
-    return _STATES[text]
-
-
-_SELECT = f"SELECT {HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
+_WATCHED = "WHERE watched = 1 AND state <> 'released'"
 _TELLS = (
     "guard IS NOT NULL OR runner IS NOT NULL OR ttl_seconds IS NOT NULL OR served OR unconfirmed "
     "OR labels <> '' OR id IN (SELECT handle FROM timer)"
@@ -348,11 +264,20 @@ class Handles:
         """Return the same as `active`, without leases where only their number matters."""
         return self._select(f"WHERE state <> 'released' AND ({_TELLS})", with_leases=False)
 
+    def watched(self) -> list[Handle]:
+        """Return the handles that the keeper looks after, without their leases."""
+        return self._select(_WATCHED, with_leases=False)
+
+    def load_watched(self, handle_id: str) -> Handle | None:
+        """Read one of those; None if the keeper doesn't look after it."""
+        found = self._select(f"{_WATCHED} AND id = ?", handle_id, with_leases=False)
+        return found[0] if found else None
+
     def any_watched(self) -> bool:
         """Return whether the keeper has anything to look after, `Stay`s and `MadePool`s too."""
         return bool(
             self._state.query(
-                "SELECT 1 FROM handle WHERE watched = 1 AND state <> 'released' UNION ALL "
+                f"SELECT 1 FROM handle {_WATCHED} UNION ALL "
                 "SELECT 1 FROM stay UNION ALL SELECT 1 FROM made_pool LIMIT 1"
             )
         )
@@ -573,7 +498,17 @@ class Handles:
 
     def _record(self, handle: Handle, leases: Sequence[Lease], *, first: int) -> None:
         for position, lease in enumerate(leases, start=first):
-            row = encode_lease(handle.id, position, lease)
+            row = {
+                "handle": handle.id,
+                "name": lease.name,
+                "position": position,
+                "fence": lease.fence,
+                "ticket": lease.ticket,
+                "grant_number": lease.grant,
+                "acquire_time": lease.acquire_time,
+                "renew_time": lease.renew_time,
+                "lease_transitions": lease.lease_transitions,
+            }
             rows.insert(self._state.db, "lease", row, replace=True)
 
     def _remove(self, handle_id: str, names: Collection[str]) -> None:
@@ -588,16 +523,27 @@ class Handles:
 
     def _select(self, where: str, *values: object, with_leases: bool = True) -> list[Handle]:
         found = self._state.query(f"{_SELECT} {where}", *values)
-        ids = tuple([row[0] for row in found]) if with_leases else ()
-        leases = leases_of(ids, self._state.query)
-        return [self._handle(row, leases.get(row[0], ())) for row in found]
+        ids = tuple([row[_ID] for row in found]) if with_leases else ()
+        leases = self._leases_of(ids)
+        return [self._handle(row, leases.get(row[_ID], ())) for row in found]
+
+    def _leases_of(self, handle_ids: Sequence[str]) -> dict[str, list[sqlite3.Row]]:
+        """Return the rows of handles' leases by the handle's id, in the order of the grant."""
+        found: dict[str, list[sqlite3.Row]] = {}
+        for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):
+            some = handle_ids[start : start + _HANDLES_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            sql = f"SELECT {_LEASE_COLUMNS} FROM lease WHERE handle IN ({marks}) ORDER BY position"
+            for row in self._state.query(sql, *some):
+                found.setdefault(row[0], []).append(row)
+        return found
 
     def _handle(self, row: sqlite3.Row, leases: Sequence[sqlite3.Row]) -> Handle:
         try:
-            return parse_handle(row, leases)
+            return _parse(row, leases)
         except ValueError as error:
             raise corrupt(
-                self._state.path("state.db"), f'holds a bad record of "{row[0]}": {error}'
+                self._state.path("state.db"), f'holds a bad record of "{row[_ID]}": {error}'
             ) from error
 
 

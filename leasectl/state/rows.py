@@ -28,10 +28,10 @@ _process = lru_cache(maxsize=64)(parse_process)  # one may guard many handles
 
 def insert(
     db: sqlite3.Connection, table: str, row: Mapping[str, object], *, replace: bool = False
-) -> None:
+) -> sqlite3.Cursor:
     """Write a row; with `replace`, in place of the row with the same key."""
     # Values by position: SQLite looks up each name when it binds by name.
-    db.execute(_insert_into(table, tuple(row), replace), tuple(row.values()))
+    return db.execute(_insert_into(table, tuple(row), replace), tuple(row.values()))
 
 
 @lru_cache(maxsize=64)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leasectl.errors import LeaseError
-from leasectl.model import Process, parse_process
-from leasectl.state.database import corrupt
+from leasectl.model import Handle, Process, parse_process
 from leasectl.state.directory import State
-from leasectl.state.rows import insert, is_renewed, parse_optional_process
-
-if TYPE_CHECKING:
-    import sqlite3
+from leasectl.state.handles import Handles
+from leasectl.state.rows import insert
 
 
 class Stay(NamedTuple):
@@ -135,51 +132,18 @@ class MadePools:
 
 # How many of the last notes are kept for keepers that haven't read them; there may be several.
 _KEPT = 1000
-_SELECT = (
-    "SELECT id, acquisition, backend, state, ttl_seconds, scope, explicit_ttl, "
-    "guard, waiter, runner FROM handle WHERE watched = 1 AND state <> 'released'"
-)
-
-
-class Watched(NamedTuple):
-    """What the keeper has to know of a handle that it looks after.
-
-    Args:
-        id: The handle's.
-        acquisition: The number of its acquisition.
-        is_held: It was granted.
-        guard: The process whose death releases it.
-        waiter: The process that acquires, until it has announced.
-        runner: The process that renews while it lives.
-        ttl_seconds: For leases that are renewed without the holder's doing; else None.
-        backend: The URL of its backend.
-    """
-
-    id: str
-    acquisition: int
-    is_held: bool
-    guard: Process | None
-    waiter: Process | None
-    runner: Process | None
-    ttl_seconds: float | None
-    backend: str
-
-    @property
-    def processes(self) -> frozenset[Process]:
-        """The processes whose end may bring work."""
-        some = self.guard, self.waiter, self.runner
-        return frozenset(process for process in some if process is not None)
 
 
 class Changes(NamedTuple):
     """The changes since the last look.
 
     Args:
-        handles: By id, as they are now; None for one that the keeper no longer looks after.
+        handles: By id, as they are now, without their leases; None for one that the keeper no
+            longer looks after.
         are_all: There are no others: the keeper looks after no handle that is missing here.
     """
 
-    handles: dict[str, Watched | None]
+    handles: dict[str, Handle | None]
     are_all: bool
 
 
@@ -192,6 +156,7 @@ class WatchedHandles:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._handles = Handles(state)
         self._seen: int | None = None  # the number of the last note that was read
         self._trimmed = 0
 
@@ -208,20 +173,17 @@ class WatchedHandles:
         last = notes[-1]["number"] if notes else 0
         # Notes are numbered in order: if the last one read is still there, no later one is missing.
         if self._seen is None or not notes or notes[0]["number"] != self._seen:
-            changes = Changes({each.id: each for each in self.all()}, are_all=True)
+            changes = Changes({each.id: each for each in self._handles.watched()}, are_all=True)
         else:
             ids = dict.fromkeys(note["handle"] for note in notes[1:])
-            changes = Changes({each: self.one(each) for each in ids}, are_all=False)
+            changed = {each: self._handles.load_watched(each) for each in ids}
+            changes = Changes(changed, are_all=False)
         self._seen = last
         return changes
 
     def read_all_again(self) -> None:
         """Make the next call of `changes` return everything again."""
         self._seen = None
-
-    def all(self) -> list[Watched]:
-        """Return all of them, as they are now."""
-        return [self._parse(row) for row in self._state.query(_SELECT)]
 
     def trim(self) -> None:
         """Remove notes that were read long ago, once there are many."""
@@ -230,29 +192,3 @@ class WatchedHandles:
         with contextlib.suppress(LeaseError), self._state.transaction() as db:
             db.execute("DELETE FROM handle_change WHERE number <= ?", (self._seen - _KEPT,))
             self._trimmed = self._seen - _KEPT
-
-    def one(self, handle_id: str) -> Watched | None:
-        """Return one of them, as it is now; None if the keeper doesn't look after it."""
-        rows = self._state.query(f"{_SELECT} AND id = ?", handle_id)
-        return self._parse(rows[0]) if rows else None
-
-    def _parse(self, row: sqlite3.Row) -> Watched:
-        handle_id, acquisition, backend, state, ttl, scope, explicit, *processes = row
-        try:
-            guard, waiter, runner = map(parse_optional_process, processes)
-        except ValueError as error:
-            raise corrupt(
-                self._state.path("state.db"), f'holds a bad record of "{handle_id}": {error}'
-            ) from error
-        is_followed = guard is not None or runner is not None
-        renews = is_renewed(ttl, scope, is_explicit=bool(explicit), is_followed=is_followed)
-        return Watched(
-            handle_id,
-            acquisition,
-            state == "held",
-            guard,
-            waiter,
-            runner,
-            ttl if renews else None,
-            backend,
-        )

@@ -9,7 +9,6 @@ from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.model import Claimant, Handle, Lease, Request
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.watched import WatchedHandles
 from leasectl.system.process import this_process
 
 
@@ -39,7 +38,7 @@ def waiter(
 
 def watched(state: State) -> list[Handle]:
     """Those that a keeper has to watch, release or renew, as they are on record."""
-    return [Handles(state).require(each.id) for each in WatchedHandles(state).all()]
+    return [Handles(state).require(each.id) for each in Handles(state).watched()]
 
 
 class NoJournal:

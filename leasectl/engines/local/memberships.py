@@ -352,7 +352,7 @@ class LocalMemberships:
             kind,
             pool_type,
             names,
-            holder=self._caller,
+            holder_identity=self._caller,
             count=len(names),
             reason=reason,
         )

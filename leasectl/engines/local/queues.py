@@ -275,7 +275,7 @@ class LocalQueues:
             () if request.name is None else (request.name,),
             handle=claimant.claim_key,
             acquisition=claimant.acquisition,
-            holder=claimant.holder_identity,
+            holder_identity=claimant.holder_identity,
             count=request.count,
             priority=request.priority,
             ticket=number,
@@ -299,11 +299,11 @@ class LocalQueues:
                 () if row["name"] is None else (row["name"],),
                 handle=row["owner"],
                 acquisition=row["acquisition"] or 0,
-                holder=row["holder_identity"],
+                holder_identity=row["holder_identity"],
                 count=row["count"],
                 priority=row["priority"] or 0,
                 ticket=number,
-                wait=row["wait"],
+                wait_seconds=row["wait"],
                 reason=why,
             )
 

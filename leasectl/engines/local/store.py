@@ -177,12 +177,12 @@ class LocalStore:
             [lease.fence for lease in leases],
             handle=claimant.claim_key,
             acquisition=claimant.acquisition,
-            holder=claimant.holder_identity,
+            holder_identity=claimant.holder_identity,
             count=claimant.request.count,
             priority=claimant.request.priority,
             ticket=ticket.number,
             grant=grant,
-            wait=wait,
+            wait_seconds=wait,
             build_url=build_url_in(claimant.request.labels),
         )
         return leases
@@ -336,7 +336,7 @@ class LocalStore:
             [row["fence"] for row in claims],
             **facts_of(first),
             count=first["count"] or len(claims),
-            hold=hold,
+            hold_seconds=hold,
             by=by,
             reason=reason,
         )
@@ -357,7 +357,7 @@ def facts_of(claim: sqlite3.Row) -> dict[str, Any]:
     return {
         "handle": claim["owner"],
         "acquisition": claim["acquisition"] or 0,
-        "holder": claim["holder_identity"] or "",
+        "holder_identity": claim["holder_identity"] or "",
         "priority": claim["priority"] or 0,
         "ticket": claim["ticket"] or 0,
         "grant": claim["grant_number"] or 0,

@@ -10,8 +10,8 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.errors import BackendUnreachable, StateUnwritable
 from leasectl.keeper.answers import Answers
+from leasectl.keeper.job import key_of
 from leasectl.keeper.log import Log
-from leasectl.keeper.retries import key_of
 from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.marks import asked_of
 from leasectl.leases.release import arm
@@ -38,12 +38,8 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def answers(desk: Desk, log: Path) -> Answers:
     desk.pool(3)
-
-    def open_service() -> Service:
-        raise AssertionError("on the embedded pool nothing is done by threads")
-
     clock = desk.time.clock
-    return Answers(desk.service, open_service, clock=clock, log=Log(str(log), clock))
+    return Answers(desk.service, Log(str(log), clock))
 
 
 def held(desk: Desk, on_reclaim: OnReclaim) -> Handle:
@@ -219,8 +215,7 @@ class TestOnAServer:
     @pytest.fixture
     def answers(self, desk: Desk, service: Service, log: Path) -> Answers:
         clock = desk.time.clock
-        log_ = Log(str(log), clock)
-        return Answers(desk.service, service.for_another_thread, clock=clock, log=log_)
+        return Answers(desk.service, Log(str(log), clock))
 
     def asked(self, service: Service, handle: Handle, answers: Answers) -> Operator:
         """Somebody who wants it back, as a renewal has told."""

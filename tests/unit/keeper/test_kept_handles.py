@@ -9,14 +9,13 @@ from typing import Callable
 import pytest
 
 from leasectl.keeper.handles import KeptHandles
+from leasectl.keeper.job import key_of
 from leasectl.keeper.log import Log
-from leasectl.keeper.retries import key_of
 from leasectl.keeper.rounds import Rounds
 from leasectl.leases.acquire import announce
 from leasectl.leases.release import release
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state.directory import State
-from leasectl.state.watched import WatchedHandles
 from leasectl.system import process
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_watch import ProcessEnds
@@ -123,14 +122,14 @@ class TestWhatItReads:
             desk.service.handles.release(handle, now=0.0)
             raise ZeroDivisionError
         assert not kept.look()
-        assert WatchedHandles(desk.state).all() != []
+        assert desk.service.handles.watched() != []
 
     def test_what_a_round_takes_does_not_grow_with_the_handles(
         self, desk: Desk, ends: ProcessEnds, kept: KeptHandles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         clock = desk.time.clock
         log = Log(str(desk.directory / "keeper.log"), clock)
-        rounds = Rounds(desk.service, ends, clock=clock, log=log)
+        rounds = Rounds(desk.service, ends, log)
         looked_at: list[int] = []
         start_time = process._start_time
 
@@ -173,7 +172,7 @@ def test_whoever_ends_at_whichever_look_of_a_round_is_not_left_for_later(
 ) -> None:
     desk.pool(1)
     clock = desk.time.clock
-    rounds = Rounds(desk.service, ends, clock=clock, log=Log(str(desk.directory / "log"), clock))
+    rounds = Rounds(desk.service, ends, Log(str(desk.directory / "log"), clock))
     handle = guarded(desk, child)
     rounds.go()
     looks = 0

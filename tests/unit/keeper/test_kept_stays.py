@@ -31,7 +31,7 @@ class Server:
     Attributes:
         there: What is so of each.
         away: Those of which it says nothing.
-        opened: With what it was opened, each time.
+        opened: With what it was opened.
         updated: The names that were asked about, each as often.
     """
 
@@ -42,7 +42,8 @@ class Server:
         self.updated: list[str] = []
 
     def backend_at(self, url: str, settings: str) -> Server:
-        self.opened.append((url, settings))
+        if (url, settings) not in self.opened:
+            self.opened.append((url, settings))
         return self
 
     @property
@@ -77,12 +78,15 @@ def ends() -> Iterator[ProcessEnds]:
 
 
 @pytest.fixture
-def kept(desk: Desk, server: Server, ends: ProcessEnds, log: Path) -> KeptStays:
-    def open_service() -> Any:
-        return server
-
-    clock = desk.time.clock
-    return KeptStays(desk.service, open_service, ends, clock=clock, log=Log(str(log), clock))
+def kept(
+    desk: Desk,
+    server: Server,
+    ends: ProcessEnds,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> KeptStays:
+    monkeypatch.setattr(desk.service, "for_another_thread", lambda: server)
+    return KeptStays(desk.service, ends, Log(str(log), desk.time.clock))
 
 
 def joined(

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import BackendUnreachable
+from leasectl.keeper import releases as module
+from leasectl.keeper.job import key_meant
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
-from leasectl.keeper.retries import key_meant
 from leasectl.leases.request import new_handle
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import register_made_up
@@ -31,12 +33,12 @@ class Server:
         self.error: BackendUnreachable | None = None
         self.asked: list[ReleaseTarget] = []
         self.opened = 0
+        self._services: list[Service] = []
 
-    def open(self) -> Server:
-        self.opened += 1
-        return self
-
-    def __call__(self, target: ReleaseTarget) -> tuple[str, ...]:
+    def release(self, service: Service, target: ReleaseTarget) -> tuple[str, ...]:
+        if service not in self._services:
+            self._services.append(service)
+            self.opened += 1
         self.asked.append(target)
         if self.error is not None:
             raise self.error
@@ -59,13 +61,13 @@ def releases(
 ) -> Iterator[Releases]:
     register_made_up(monkeypatch)
     desk.pool(2)
-    clock = desk.time.clock
-    yield Releases(desk.service, server.open, clock=clock, log=Log(str(log), clock))
+    yield Releases(desk.service, Log(str(log), desk.time.clock))
 
 
 @pytest.fixture
-def far(desk: Desk, releases: Releases) -> Handle:
+def far(desk: Desk, releases: Releases, server: Server, monkeypatch: pytest.MonkeyPatch) -> Handle:
     """Of a lease on a server."""
+    monkeypatch.setattr(module, "release", server.release)
     service = desk.as_caller(desk.caller, "madeup://here")
     handle = new_handle(service, Request("T"), "T-far")
     with desk.state.transaction():

@@ -16,7 +16,6 @@ from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole
-from leasectl.state.watched import WatchedHandles
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
@@ -35,7 +34,7 @@ def log(desk: Desk, tmp_path: Path) -> Path:
 def renewals(desk: Desk, log: Path) -> Renewals:
     desk.pool(1)
     clock = desk.time.clock
-    return Renewals(desk.service, clock=clock, log=Log(str(log), clock))
+    return Renewals(desk.service, Log(str(log), clock))
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def held(desk: Desk, request: Request) -> Handle:
 
 def renew(desk: Desk, renewals: Renewals, handle: Handle) -> float | None:
     """Have a handle be seen to, as it is on record, and go on; returns when the next is due."""
-    renewals.see_to(handle.id, WatchedHandles(desk.state).changes().handles.get(handle.id))
+    renewals.see_to(handle.id, desk.service.handles.load_watched(handle.id))
     return renewals.go()
 
 
@@ -99,11 +98,11 @@ class TestEachThirdOfATtl:
 def test_one_that_has_moved_on_since_it_was_looked_at_is_not_renewed(
     desk: Desk, renewals: Renewals, handle: Handle
 ) -> None:
-    watched = WatchedHandles(desk.state).changes().handles[handle.id]
+    watched = desk.service.handles.load_watched(handle.id)
     renew(desk, renewals, handle)
     desk.time.advance(1)
     desk.reacquire(handle)
-    desk.time.advance(1)
+    desk.time.advance(TTL / 3)
     renewals.see_to(handle.id, watched)
     assert renewals.go() is None
     assert expiry(desk) == START + 1 + TTL
@@ -222,8 +221,7 @@ class TestOnAServer:
         clock, told = desk.time.clock, list[object]()
         renewals = Renewals(
             desk.service,
-            clock=clock,
-            log=Log(str(log), clock),
+            Log(str(log), clock),
             noted=lambda handle, notes: told.append((handle, notes)),
         )
         renew(desk, renewals, far)
@@ -237,7 +235,7 @@ class TestOnAServer:
     def test_of_what_is_released_before_it_was_due_no_server_is_asked(
         self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
     ) -> None:
-        watched = WatchedHandles(desk.state).changes().handles[far.id]
+        watched = desk.service.handles.load_watched(far.id)
         release(desk.as_caller(desk.caller, "madeup://here"), whole(far))
         renewals.see_to(far.id, watched)
         assert renewals.go() is None

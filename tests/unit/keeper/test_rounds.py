@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> Path:
 def rounds(desk: Desk, log: Path) -> Iterator[Rounds]:
     clock, ends = desk.time.clock, ProcessEnds(100)
     log_ = Log(str(log), clock)
-    yield Rounds(open_service(desk.state, clock, log_), ends, clock=clock, log=log_)
+    yield Rounds(open_service(desk.state, clock, log_), ends, log_)
     ends.close()
 
 

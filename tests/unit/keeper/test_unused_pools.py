@@ -18,7 +18,6 @@ from leasectl.leases.service import Service
 from leasectl.model import Request, whole
 from leasectl.once.work import Work, work_of
 from leasectl.state import keeper_process
-from leasectl.state.directory import State
 from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
@@ -69,11 +68,7 @@ def left_by_the_dead(desk: Desk, log: Path) -> Iterator[Callable[[Service, str],
         url, clock = service.backend_url, desk.time.clock
         with desk.state.transaction():
             MadePools(desk.state).keep(MadePool(url, service.settings, pool_type, DEAD))
-
-        def open_service() -> Service:  # in a thread, which has a connection of its own
-            return desk.open(State.open(str(desk.directory)), url=url)
-
-        return UnusedPools(service, open_service, ends, clock=clock, log=Log(str(log), clock))
+        return UnusedPools(service, ends, Log(str(log), clock))
 
     yield left
     ends.close()

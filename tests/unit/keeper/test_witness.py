@@ -35,7 +35,7 @@ class Keeper:
         log = Log(str(self.log), clock)
         self._ends = ProcessEnds(100)
         service = open_service(self._state, clock, log)
-        self.rounds = Rounds(service, self._ends, clock=clock, log=log)
+        self.rounds = Rounds(service, self._ends, log)
 
     def after(self, seconds: float) -> float | None:
         """Let it go a round after a time; returns in how many seconds it wants the next."""

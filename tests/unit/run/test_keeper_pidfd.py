@@ -34,7 +34,7 @@ def keepers(monkeypatch: pytest.MonkeyPatch) -> list[Process]:
 
 @contextlib.contextmanager
 def watching(desk: Desk) -> Iterator[KeeperPidfd]:
-    watched = KeeperPidfd(desk.service, lock_patience=lambda: 0.25, clock=desk.time.clock)
+    watched = KeeperPidfd(desk.service, lock_patience=lambda: 0.25)
     yield watched
     watched.close()
 

@@ -149,8 +149,8 @@ class TestWriting:
     def test_the_disk_is_looked_at_now_and_then(
         self, state: State, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        looks: list[None] = []
-        monkeypatch.setattr(event_rows.EventRows, "_is_disk_full", lambda self: looks.append(None))
+        looks: list[int] = []
+        monkeypatch.setattr(event_rows, "leaves_room", lambda fd: looks.append(fd) or True)
         for _ in range(2 * event_rows._WRITES_PER_LOOK_AT_DISK):
             write(state)
         assert len(looks) == 2

@@ -52,9 +52,8 @@ def test_at_first_all_are_read(state: State, handles: Handles, keeper: WatchedHa
         assert changes.are_all
         (found,) = changes.handles.values()
         assert found is not None
-        assert (found.id, found.acquisition, found.is_held) == ("T-1", 3, True)
-        assert (found.guard, found.waiter, found.runner, found.ttl_seconds) == (US, None, US, None)
-        assert found.processes == {US}
+        assert (found.id, found.acquisition, found.state) == ("T-1", 3, "held")
+        assert (found.guard, found.waiter, found.runner) == (US, None, US)
 
 
 class TestTrimming:
@@ -89,7 +88,7 @@ class TestTrimming:
         assert self.notes(state) == before[-self.KEPT :]
         self.change(state, handle, 1)
         for each in (keeper, other):
-            assert each.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=False)
+            assert each.changes() == Changes({"T-1": handles.load_watched("T-1")}, are_all=False)
         keeper.trim()
         assert len(self.notes(state)) == self.KEPT + 1  # not each time
         self.change(state, handle, self.KEPT - 1)
@@ -122,7 +121,7 @@ class TestTrimming:
         self.change(state, handle, 2 * self.KEPT)
         keeper.changes()
         keeper.trim()
-        assert other.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=True)
+        assert other.changes() == Changes({"T-1": handles.load_watched("T-1")}, are_all=True)
 
 
 def test_what_could_not_be_read_is_read_with_the_next(
@@ -137,4 +136,4 @@ def test_what_could_not_be_read_is_read_with_the_next(
         keeper.changes()
     with state.transaction() as db:
         db.execute("UPDATE handle SET guard = NULL WHERE id = 'T-1'")
-    assert keeper.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=False)
+    assert keeper.changes() == Changes({"T-1": handles.load_watched("T-1")}, are_all=False)
