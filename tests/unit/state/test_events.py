@@ -150,7 +150,12 @@ class TestWriting:
         self, state: State, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[int] = []
-        monkeypatch.setattr(event_rows, "leaves_room", lambda fd: looks.append(fd) or True)
+
+        def leaves_room(fd: int) -> bool:
+            looks.append(fd)
+            return True
+
+        monkeypatch.setattr(event_rows, "leaves_room", leaves_room)
         for _ in range(2 * event_rows._WRITES_PER_LOOK_AT_DISK):
             write(state)
         assert len(looks) == 2
