@@ -29,7 +29,7 @@ from leasectl.errors import (
     NotAllowed,
     WorkFailed,
 )
-from leasectl.leases.acquire import acquire, announce, reacquire, released_before_use
+from leasectl.leases.acquire import acquire, announce, reacquire
 from leasectl.leases.opening import (
     choose_backend,
     new_context,
@@ -44,6 +44,7 @@ from leasectl.leases.service import Expected, Service
 from leasectl.leases.targets import targets_at, targets_of_names, whole_names
 from leasectl.model import Handle, OnReclaim, Process, Request, whole
 from leasectl.run.lease_thread import LeaseThread
+from leasectl.run.start_delay import renew_before_use
 from leasectl.state.handles import new_id
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
@@ -856,13 +857,8 @@ class Client:
 
     def _hold(self, lease: Lease, service: Service, granted: Handle, guard: Process | None) -> None:
         """Announce a grant, and look after it from now on."""
-        sent_at = service.clock.elapsed()
-        try:
-            if granted.request.ttl_seconds is not None:
-                renew(service, whole(granted))  # it may have been granted long ago
-            announce(service, granted, guard=guard, runner=this_process())
-        except NotAllowed:
-            raise released_before_use(granted) from None
+        sent_at = renew_before_use(service, granted)
+        announce(service, granted, guard=guard, runner=this_process())
         lease.lost._clear()
         own = self._take()
         try:

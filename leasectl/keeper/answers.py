@@ -110,7 +110,7 @@ class Answers(Job[ReleaseTarget, "tuple[str, ...]"]):
         self._checked.setdefault(key, {}).update(
             (mark.id, None) for mark in seen.values() if mark.is_ready
         )
-        return self._attempt(whole(handle))
+        return self.attempt(whole(handle))
 
     def _due(self, key: Key, seen: Iterable[SeenMark], now: float) -> float | None:
         """When a mark ends, or its answer is overdue."""

@@ -6,6 +6,7 @@ once on the embedded pool or by the thread of a server, and tries again what fai
 
 from __future__ import annotations
 
+import contextlib
 import resource
 from collections.abc import Callable, Container, Hashable, Iterable
 from functools import partial
@@ -45,11 +46,22 @@ def key_meant(target: ReleaseTarget) -> Key:
     return Key(target.handle_id, target.acquisition)
 
 
+def lift_limit(limit: int) -> int:
+    """Lift a limit of this process as far as the system allows; return the limit that is left."""
+    most = resource.getrlimit(limit)[1]
+    resource.setrlimit(limit, (most, most))
+    if limit != resource.RLIMIT_NOFILE:  # limited by the kernel even for root
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return resource.getrlimit(limit)[0]
+
+
 def is_file_size_limited() -> bool:
-    """Return whether this process can never write larger files; lift a limit that can be lifted."""
-    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    return most != resource.RLIM_INFINITY
+    """Return whether a limit that can't be lifted keeps this process from writing larger files.
+
+    It may have been set since this process began, as by prlimit(1).
+    """
+    return lift_limit(resource.RLIMIT_FSIZE) != resource.RLIM_INFINITY
 
 
 class _Retry(NamedTuple):
@@ -113,11 +125,9 @@ class Retries:
 
     def bring_forward(self, keys: Iterable[Hashable]) -> None:
         """Try some of them again at once: the reason of their failure may have passed."""
-        now = self._clock.elapsed()
         for key in keys:
-            retry = self._retries.get(key)
-            if retry is not None:
-                self._retries[key] = retry._replace(at=min(retry.at, now))
+            if key in self._retries:
+                self._retries[key] = self._retries[key]._replace(at=0.0)
 
     def succeeded(self, key: Hashable) -> None:
         """Forget earlier failures."""
@@ -161,7 +171,7 @@ class Job(Generic[Item, Result]):
         """Forget the failures of all but some keys."""
         self._retries.keep_only(known)
 
-    def _attempt(self, item: Item) -> float | None:
+    def attempt(self, item: Item) -> float | None:
         """Do something, or have a thread do it, unless it failed a moment ago.
 
         Returns:
@@ -177,10 +187,10 @@ class Job(Generic[Item, Result]):
                 return None
         except Exception as error:  # its record is damaged, or no descriptor is left
             return self._failed(item, error)
-        return self._do_here(item)
+        return self.do_here(item)
 
-    def _do_here(self, item: Item) -> float | None:
-        """Do something without a thread, however long it takes; return as `_attempt`."""
+    def do_here(self, item: Item) -> float | None:
+        """Do something without a thread, however long it takes; return as `attempt`."""
         return self._settle(item, partial(self._do, self._service, item), self._clock.elapsed())
 
     def _begin(self, server: Server) -> Callable[[Item], Result]:

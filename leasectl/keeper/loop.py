@@ -13,7 +13,7 @@ import signal
 from collections.abc import Collection
 
 from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
-from leasectl.keeper.job import is_file_size_limited
+from leasectl.keeper.job import is_file_size_limited, lift_limit
 from leasectl.keeper.log import Log, described
 from leasectl.keeper.namespace_lock import NamespaceLock
 from leasectl.keeper.rounds import Rounds, open_service
@@ -68,14 +68,9 @@ def _shed_inherited_limits() -> int:
         resource.RLIMIT_CPU,
         resource.RLIMIT_DATA,
         resource.RLIMIT_FSIZE,
-        resource.RLIMIT_NOFILE,
         resource.RLIMIT_NPROC,
     ):
-        most = resource.getrlimit(limit)[1]
-        resource.setrlimit(limit, (most, most))
-        if limit != resource.RLIMIT_NOFILE:  # limited by the kernel even for root
-            with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        lift_limit(limit)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, 0)
     # A job may be marked to be killed first under memory pressure. A protected process stays so.
@@ -83,7 +78,7 @@ def _shed_inherited_limits() -> int:
         if int(file.read()) > 0:
             file.seek(0)
             file.write("0")
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return lift_limit(resource.RLIMIT_NOFILE)
 
 
 class _Signals:
@@ -170,7 +165,8 @@ class _Loop:
             self._end_without_records()
             return False
         if signal.SIGTERM in arrived:
-            self._end_by_term()
+            self._fire_timers()
+            self._end("ended by TERM")
             return False
         if not self._begin():
             return False
@@ -255,10 +251,6 @@ class _Loop:
         if not os.path.lexists(self._state.path("state.db")):
             self._fire_timers()
         self._log.write("ended: the state directory was removed or replaced")
-
-    def _end_by_term(self) -> None:
-        self._fire_timers()
-        self._end("ended by TERM")
 
     def _fire_timers(self) -> None:
         try:

@@ -22,18 +22,6 @@ class Releases(Job[ReleaseTarget, "tuple[str, ...]"]):
         super().__init__(service, log)
         self._servers: dict[Key, Server] = {}  # which each release was sent to last
 
-    def release(self, target: ReleaseTarget) -> float | None:
-        """Release, or have a thread do it, unless it failed a moment ago.
-
-        Returns:
-            When it is to be tried again; None if that isn't needed, or `take_outcomes` will say.
-        """
-        return self._attempt(target)
-
-    def release_here(self, target: ReleaseTarget) -> None:
-        """Release without a thread, however long it takes."""
-        self._do_here(target)
-
     def keep_only(self, known: Container[object]) -> None:
         super().keep_only(known)
         self._servers = {key: each for key, each in self._servers.items() if key in known}

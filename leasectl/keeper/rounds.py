@@ -111,7 +111,7 @@ class Rounds:
         now, timers = self._clock.elapsed(), self._service.handles.timers
         self._abandoned = self._handles.abandoned()
         targets = (*self._abandoned, *timers.due(now))
-        times = [self._releases.release(target) for target in targets]
+        times = [self._releases.attempt(target) for target in targets]
         return [*times, timers.next_after(now)]
 
     def _look_again(self) -> float | None:
@@ -152,7 +152,7 @@ class Rounds:
         """Release now what was to be released later."""
         for timer in self._service.handles.timers.armed():
             with contextlib.suppress(ImportError, StateUnwritable):
-                self._releases.release_here(timer.target)
+                self._releases.do_here(timer.target)
 
 
 def open_service(state: State, clock: Clock, log: Log) -> Service:

@@ -49,7 +49,7 @@ class KeptStays(Job[_Look, bool]):
         has_ended = self._ends.has_ended(stay.process)
         renewed_at = -math.inf if has_ended else self._renewed_at.get(stay, -math.inf)
         due = renewed_at + stay.ttl_seconds / 3
-        return due if self._clock.elapsed() < due else self._attempt(_Look(stay, has_ended))
+        return due if self._clock.elapsed() < due else self.attempt(_Look(stay, has_ended))
 
     def _key(self, item: _Look) -> Stay:
         return item.stay

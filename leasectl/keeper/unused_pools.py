@@ -54,7 +54,7 @@ class UnusedPools(Job[MadePool, bool]):
 
     def _see_to(self, pool: MadePool) -> float | None:
         due = self._look_again_at.get(pool, 0.0)
-        return due if self._clock.elapsed() < due else self._attempt(pool)
+        return due if self._clock.elapsed() < due else self.attempt(pool)
 
     def _server(self, item: MadePool) -> Server | None:
         is_remote = kind_of(item.backend).remote

@@ -16,7 +16,7 @@ from leasectl.once.results import Asked, Terms
 from leasectl.once.work import TooLarge
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
 from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS
-from leasectl.run.leased_command import LeasedCommand
+from leasectl.run.leased_command import run_leased
 from leasectl.run.supervision import Supervisor
 from leasectl.system.clock import Clock
 from leasectl.system.signals import SignalDescriptor
@@ -223,10 +223,12 @@ class WorkCommand:
         errors = self._errors = ErrorOutput()
         child = self._child = self._fork(path, output, errors, attempt)
         limit = RunLimit(child, terms.run_limit_seconds, output, clock=self._clock)
-        leased = LeasedCommand(self._service, self._handle, self._supervisor, clock=self._clock)
         began = self._clock.elapsed()
         try:
-            ending = leased.run(
+            ending = run_leased(
+                self._service,
+                self._handle,
+                self._supervisor,
                 child,
                 self._asked.plan.name,
                 wait_seconds=wait_seconds,

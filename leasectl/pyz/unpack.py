@@ -17,7 +17,6 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import stat
 import sys
 import time
@@ -57,9 +56,10 @@ def unpack(archive: str, folder: str) -> bool:
     private = os.path.dirname(folder)
     umask = os.umask(0o077)
     try:
-        with _interrupt_at_once(), contextlib.suppress(OSError, zipfile.BadZipFile):
+        with contextlib.suppress(OSError, zipfile.BadZipFile):
             _make_private(private)
-            files = _files_of(archive)
+            with zipfile.ZipFile(archive) as source:  # unlike the importer, it checks the archive
+                files = files_in(source.read(MEMBER))
             if not os.listdir(private):  # and so nothing to tidy up, and nobody to wait for
                 _check_room(private, files)
             with _lock(private, unless=folder) as is_locked:
@@ -143,17 +143,6 @@ def _remove_what_nobody_uses(private: str, *, boot: str) -> None:
             shutil.rmtree(os.path.join(private, name), ignore_errors=True)
 
 
-def _files_of(archive: str) -> dict[str, bytes]:
-    """All that is in the archive. What came from memory so far wasn't checked to be whole; this is.
-
-    Raises:
-        OSError: It can't be read.
-        BadZipFile: It isn't whole.
-    """
-    with zipfile.ZipFile(archive) as source:
-        return files_in(source.read(MEMBER))
-
-
 def _unpack(files: Mapping[str, bytes], folder: str) -> None:
     beside = os.path.join(os.path.dirname(folder), f"new.{secrets.token_hex(8)}")
     try:
@@ -204,15 +193,3 @@ def _out_of_the_way(folder: str) -> Iterator[None]:
         os.rename(folder, old)
     yield
     shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
-def _interrupt_at_once() -> Iterator[None]:
-    """Die of Ctrl-C without a traceback; the next first start removes what is left half-done."""
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)

@@ -15,7 +15,6 @@ from leasectl.backends.kinds import Context, kind_of_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.child import Child
-from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
 
 if TYPE_CHECKING:
@@ -48,17 +47,16 @@ class HolderAnswers:
         service: Where the lease comes from.
         handle: Its handle.
         ask: Starts a command that decides; None where its request does.
-        clock: Where times come from.
     """
 
-    def __init__(self, service: Service, handle: Handle, *, ask: Ask | None, clock: Clock) -> None:
+    def __init__(self, service: Service, handle: Handle, *, ask: Ask | None) -> None:
         self._service = service
         self._handle = handle
         self._ask = ask
-        self._clock = clock
+        self._clock = service.clock
         self._is_remote = kind_of_handle(handle).remote
         self._threads: RequestThreads[str, _Job, tuple[str, ...]] = RequestThreads(
-            lambda _: self._begin(), clock=clock
+            lambda _: self._begin(), clock=service.clock
         )
         self._asked: tuple[str, ...] = ()
         self._child: Child | None = None

@@ -6,6 +6,7 @@ deadline, because it sends the renewals itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -63,33 +64,33 @@ class LeaseThread:
         self._has_warned: set[str] = set()
         self._is_closed = False
         self._look_at = handle.release_at
-        self._closers: list[Callable[[], object]] = []
+        self._opened = contextlib.ExitStack()
         # Taken by whoever cleans up: the thread once it runs, or `close` if it never will.
         self._cleaning = threading.Lock()
         self._has_ended = threading.Event()
         self._thread_id = 0
         try:
             self._alarm = Alarm()
-            self._closers.append(self._alarm.close)
+            self._opened.callback(self._alarm.close)
             self._wakeup = Wakeup()
-            self._closers.append(self._wakeup.close)
+            self._opened.callback(self._wakeup.close)
             self._guard_fd = None if guard is None else self._watch_guard(guard)
-            self._watch = LeaseWatch(service, handle, renewed_at=renewed_at, clock=self._clock)
-            self._closers.append(self._watch.close)
-            answers = HolderAnswers(service, handle, ask=None, clock=self._clock)
-            self._closers.append(answers.close)
+            self._watch = LeaseWatch(service, handle, renewed_at=renewed_at)
+            self._opened.callback(self._watch.close)
+            answers = HolderAnswers(service, handle, ask=None)
+            self._opened.callback(answers.close)
             self._beside: tuple[Beside, ...] = (self._watch, answers)
             self._watch.noted = answers.heed
             answers.heed(None)
         except BaseException:
-            self._close()
+            self._opened.close()
             raise
 
     def _watch_guard(self, guard: Process) -> int:
         fd = open_pidfd(guard)
         if fd is None:
             raise Cancelled(f"guard {guard.pid} has ended")
-        self._closers.append(lambda: os.close(fd))
+        self._opened.callback(os.close, fd)
         return fd
 
     # ---- called by other threads
@@ -148,7 +149,7 @@ class LeaseThread:
 
     def _clean_up(self) -> None:
         try:
-            self._close()
+            self._opened.close()
             self._on_end(self._service)
         finally:
             self._has_ended.set()
@@ -205,7 +206,3 @@ class LeaseThread:
             release_each(self._service, [target], tell=lambda _: None)
         except LeaseError as error:
             self._warn(str(error))
-
-    def _close(self) -> None:
-        while self._closers:
-            self._closers.pop()()

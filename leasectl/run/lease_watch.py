@@ -17,7 +17,7 @@ from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.state.handles import explain_loss
 from leasectl.state.named_pipe import listen
-from leasectl.system.clock import Clock, earliest
+from leasectl.system.clock import earliest
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in
 from leasectl.text.wording import listed
@@ -43,25 +43,28 @@ class LeaseWatch:
         service: Where the lease comes from.
         handle: Its handle.
         renewed_at: When the last renewal that succeeded was sent, CLOCK_BOOTTIME.
-        clock: Where times come from.
 
     Attributes:
+        service: As given.
+        handle: As given; without the leases that were taken back meanwhile.
+        deadline: When another holder may be granted the lease, if nothing renews it meanwhile;
+            CLOCK_BOOTTIME, None for never.
+        is_given_back: A renewal has found that the lease was given back on purpose.
         noted: Called with the notes at the leases, as renewals read them; with None where notes may
             have been added or removed.
     """
 
-    def __init__(
-        self, service: Service, handle: Handle, *, renewed_at: float, clock: Clock
-    ) -> None:
+    def __init__(self, service: Service, handle: Handle, *, renewed_at: float) -> None:
         self.noted: Callable[[Sequence[Note] | None], None] = lambda notes: None
-        self._service = service
-        self._handle = handle
-        self._clock = clock
+        self.service = service
+        self.handle = handle
+        self._clock = service.clock
         self._ttl = handle.request.ttl_seconds
+        self._margin_seconds = (self._ttl or 0.0) / 5
         self._was_taken = False
-        self._was_given_back = False
+        self.is_given_back = False
         self._has_no_record = False  # the state directory was removed or replaced
-        self._deadline = None if self._ttl is None else renewed_at + self._ttl
+        self.deadline = None if self._ttl is None else renewed_at + self._ttl
         self._renew_at = None if self._ttl is None else renewed_at + renew_seconds(handle)
         self._threads: RenewalThreads | None = None
         self._claim_watch: ClaimWatch | None = None
@@ -70,7 +73,7 @@ class LeaseWatch:
         self._failure: LeaseError | None = None  # of the last renewal
         self._is_stale = False  # something has changed since the last renewal was sent
         if self._ttl is not None and kind_of_handle(handle).remote:
-            self._threads = RenewalThreads(service.state, clock=clock)
+            self._threads = RenewalThreads(service.state, clock=service.clock)
             self._threads.open(handle)  # the command may use up the processes
             self._claim_watch = kind_of_handle(handle).open_claim_watch(
                 service.context.at(handle.backend, handle.settings),
@@ -89,8 +92,8 @@ class LeaseWatch:
         """Why the lease was lost: who took it by force and why, or what failed its renewals; empty
         if that isn't known."""
         if self._has_no_record:
-            return f"state directory {self._service.state.directory} was removed or replaced"
-        record = self._service.handles.load(self._handle.id)
+            return f"state directory {self.service.state.directory} was removed or replaced"
+        record = self.service.handles.load(self.handle.id)
         if record is not None and record.lost_reason:
             return record.lost_reason
         return "" if self._failure is None else f"not renewed: {self._failure}"
@@ -98,34 +101,24 @@ class LeaseWatch:
     @property
     def held(self) -> str:
         """The leased names, or the work, for messages."""
-        return work_in(self._handle.request.labels) or listed(self._handle.names)
+        return work_in(self.handle.request.labels) or listed(self.handle.names)
 
     @property
     def subject(self) -> str:
         """What it was leased of, for people: a pool, or a work."""
-        return work_in(self._handle.request.labels) or self._handle.type or ""
-
-    @property
-    def deadline(self) -> float | None:
-        """When another holder may be granted the lease, if nothing renews it meanwhile."""
-        return self._deadline
+        return work_in(self.handle.request.labels) or self.handle.type or ""
 
     @property
     def last_moment(self) -> float | None:
         """When the command has to have ended, if nothing renews the lease meanwhile."""
-        if self._deadline is None:
+        if self.deadline is None:
             return None
-        return self._deadline - self._margin / 4
-
-    @property
-    def is_given_back(self) -> bool:
-        """Whether a renewal has found that the lease was given back on purpose."""
-        return self._was_given_back
+        return self.deadline - self._margin_seconds / 4
 
     def renewed(self, sent_at: float) -> None:
         """Note a renewal that another thread has sent, and that has succeeded."""
-        if self._deadline is not None and self._ttl is not None:
-            self._deadline = max(self._deadline, sent_at + self._ttl)
+        if self.deadline is not None and self._ttl is not None:
+            self.deadline = max(self.deadline, sent_at + self._ttl)
 
     # ---- called by the supervisor
 
@@ -204,17 +197,17 @@ class LeaseWatch:
 
     def is_lost(self, now: float) -> bool:
         """Tell whether the command has to end: the lease was taken, or soon may be."""
-        if self._was_given_back:
+        if self.is_given_back:
             return False
         return self._was_taken or (self._give_up_at is not None and now >= self._give_up_at)
 
     def has_run_out(self, now: float) -> bool:
         """Tell whether nothing has renewed it in time, as far as is known here, nor given it back
         before."""
-        if self._deadline is None or now < self._deadline:
+        if self.deadline is None or now < self.deadline:
             return False
         with contextlib.suppress(LeaseError):
-            record = self._service.handles.load(self._handle.id)
+            record = self.service.handles.load(self.handle.id)
             return record is None or record.lost or record.state != "released"
         return True
 
@@ -229,7 +222,7 @@ class LeaseWatch:
         if self._ttl is None:
             try:
                 with self._lock_limit():
-                    give_up_lost(self._service, whole(self._handle))
+                    give_up_lost(self.service, whole(self.handle))
             except (LeaseError, Interrupted):
                 self._give_up_lost_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
 
@@ -240,18 +233,13 @@ class LeaseWatch:
             if each is not None:
                 each.close()
         self._keeper.close()
-        self._service.state.close_removal_watch()
+        self.service.state.close_removal_watch()
 
     # ---- deadlines
 
     @property
-    def _margin(self) -> float:
-        assert self._ttl is not None
-        return self._ttl / 5
-
-    @property
     def _give_up_at(self) -> float | None:
-        return None if self._deadline is None else self._deadline - self._margin
+        return None if self.deadline is None else self.deadline - self._margin_seconds
 
     def _lock_patience(self) -> float:
         if self._give_up_at is None:
@@ -259,13 +247,13 @@ class LeaseWatch:
         return min(LOCK_PATIENCE_SECONDS, max(0.0, self._give_up_at - self._clock.elapsed()))
 
     def _lock_limit(self) -> AbstractContextManager[None]:
-        return self._service.state.lock_limit.within(self._lock_patience())
+        return self.service.state.lock_limit.within(self._lock_patience())
 
     def _extend(self, sent_at: float) -> None:
         assert self._ttl is not None
         self._failure = None
-        self._deadline = sent_at + self._ttl
-        self._renew_at = sent_at + renew_seconds(self._handle)
+        self.deadline = sent_at + self._ttl
+        self._renew_at = sent_at + renew_seconds(self.handle)
 
     # ---- renewals
 
@@ -278,10 +266,10 @@ class LeaseWatch:
         self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
         has_waited = False
         with contextlib.suppress(LeaseError, Interrupted):
-            with self._lock_limit(), self._service.state.transaction():
+            with self._lock_limit(), self.service.state.transaction():
                 pass
             has_waited = True
-        record = self._service.handles.load(self._handle.id)
+        record = self.service.handles.load(self.handle.id)
         if has_waited:
             self._look_at_record_at = None
         self._was_taken = self._was_taken or (record is not None and record.lost)
@@ -293,25 +281,25 @@ class LeaseWatch:
         Where they don't, the next command may be granted the same. A lease that expires is as good
         as lost then; one that doesn't is held by nothing but this process.
         """
-        if self._has_no_record or not self._service.state.was_removed():
+        if self._has_no_record or not self.service.state.was_removed():
             return
         self._has_no_record = True
         if self._ttl is not None:
             self._was_taken = True
             self._renew_at = None
         else:
-            self._service.warn(f"{self.reason}: others may be granted {self.held} as well")
+            self.service.warn(f"{self.reason}: others may be granted {self.held} as well")
 
     def _note_left(self, record: Handle | None) -> None:
         """Go on with what is left of the lease when some of it has been taken back."""
-        if record is not None and record.leases and whole(record) == whole(self._handle):
-            self._handle = self._handle._replace(leases=record.leases)
+        if record is not None and record.leases and whole(record) == whole(self.handle):
+            self.handle = self.handle._replace(leases=record.leases)
 
     def _look_anew(self, reason: str) -> None:
         """Renew now, for that shows what is left; if a renewal is under way, when it has come."""
         self._is_stale = True
         if reason:
-            handle, state = self._handle, self._service.state
+            handle, state = self.handle, self.service.state
             with (
                 contextlib.suppress(LeaseError, Interrupted),
                 self._lock_limit(),
@@ -325,21 +313,21 @@ class LeaseWatch:
         if self._threads is not None:
             self._is_stale = False
             try:
-                self._threads.send(self._handle)
+                self._threads.send(self.handle)
             except Exception:  # no thread or descriptor is left for it
                 self._renew_again()
                 raise
             self._renew_at = None  # its outcome sets the next time
             return
         sent_at = self._clock.elapsed()
-        self._note_renewal(sent_at, lambda: renew(self._service, whole(self._handle)))
+        self._note_renewal(sent_at, lambda: renew(self.service, whole(self.handle)))
 
     def _take(self, target: ReleaseTarget, outcome: Outcome[Any, Renewed]) -> None:
         def record() -> None:
             held, notes, _ = outcome.result()
-            if set(self._handle.names).issubset(held):
+            if set(self.handle.names).issubset(held):
                 self._extend(outcome.sent_at)  # also if it can't be recorded
-            self._note_left(note_renewal(self._service, target, held))
+            self._note_left(note_renewal(self.service, target, held))
             self.noted(notes)
 
         self._note_renewal(outcome.sent_at, record)
@@ -352,8 +340,8 @@ class LeaseWatch:
                 renewed()
         except NotAllowed:
             # It was given back on purpose; the command goes on without.
-            self._renew_at = self._deadline = None
-            self._was_given_back = True
+            self._renew_at = self.deadline = None
+            self.is_given_back = True
         except LeaseLost:
             self._was_taken = True
             self._renew_at = self._failure = None

@@ -18,7 +18,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, become, find_command
 from leasectl.run.holder_answers import Ask, start_asking
-from leasectl.run.leased_command import LeasedCommand, give_back
+from leasectl.run.leased_command import give_back, run_leased
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import READ, Supervisor
 from leasectl.run.tree import adopting_orphans
@@ -125,7 +125,6 @@ class Runner:
         if handle is None:
             check(patience.interrupts)
             return self._run_without(path, attempt)
-        leased = LeasedCommand(self._service, handle, self._supervisor, clock=self._clock)
         child: Child | None = None
         try:
             got(handle, start_delay)
@@ -134,7 +133,10 @@ class Runner:
             properties = self._properties(handle)
             environ = self._plan.environ_under(handle, names_path, attempt, properties)
             child = self._fork(path, environ)
-            return leased.run(
+            return run_leased(
+                self._service,
+                handle,
+                self._supervisor,
                 child,
                 self._plan.name,
                 wait_seconds=patience.wait_seconds,

@@ -304,7 +304,14 @@ def open_directory(directory: str, *, create: bool) -> int:
 def check_parent(directory: str, parent: os.stat_result) -> None:
     """Check that no other user can replace a state directory, given the status of its parent."""
     if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
-        raise replaceable(directory, parent)
+        import shlex
+
+        where = os.path.dirname(directory)
+        raise StateUnwritable(
+            f"state directory {directory} can be replaced by any user, as {where} is writable for "
+            f"all without the sticky bit (mode {stat.S_IMODE(parent.st_mode):04o}); run: chmod +t "
+            f"{shlex.quote(where)}, or choose another with LEASECTL_STATE_DIR"
+        )
 
 
 def _make_directory(directory: str) -> None:
@@ -328,7 +335,10 @@ def absolute(directory: str) -> str:
     try:
         return os.path.abspath(directory)
     except FileNotFoundError:
-        raise nowhere(directory) from None
+        raise StateUnwritable(
+            f"state directory {directory} is in the current directory, which was removed; "
+            "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
+        ) from None
 
 
 # Room for a note (`names_files`), and at the end for the state of `fences`: a mark, the last drawn
@@ -401,31 +411,6 @@ def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
     return StateUnwritable(
         f"{where} is open to others (mode {mode:04o}); choose {other[10:]}, "
         f"or if only leasectl uses it, run: chmod 700 {directory}"
-    )
-
-
-def replaceable(directory: str, parent: os.stat_result) -> StateUnwritable:
-    """Return the error for a state directory that any user can replace by another.
-
-    Args:
-        directory: Its path.
-        parent: The folder that it is in.
-    """
-    import shlex
-
-    where = os.path.dirname(directory)
-    return StateUnwritable(
-        f"state directory {directory} can be replaced by any user, as {where} is writable for all "
-        f"without the sticky bit (mode {stat.S_IMODE(parent.st_mode):04o}); run: chmod +t "
-        f"{shlex.quote(where)}, or choose another with LEASECTL_STATE_DIR"
-    )
-
-
-def nowhere(directory: str) -> StateUnwritable:
-    """Return the error for a path that is relative to a deleted folder."""
-    return StateUnwritable(
-        f"state directory {directory} is in the current directory, which was removed; "
-        "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
     )
 
 

@@ -557,17 +557,19 @@ def is_watched(handle: Handle, *, remote: bool) -> bool:
         handle: As it is, or is about to be.
         remote: Its leases come from a server; counts only while it is being acquired.
     """
-    request, under_way = handle.request, remote and handle.waiter is not None
-    delayed, expires = request.release_after_seconds is not None, request.ttl_seconds is not None
-    followed = handle.guard is not None or handle.runner is not None
-    return followed or delayed or under_way or (expires and renews_itself(handle))
+    is_under_way = remote and handle.waiter is not None
+    is_delayed = handle.request.release_after_seconds is not None
+    return _is_followed(handle) or is_delayed or is_under_way or renews_itself(handle)
 
 
 def renews_itself(handle: Handle) -> bool:
     """Return whether its ttl is renewed without the holder's doing, see `rows.is_renewed`."""
-    request, is_followed = handle.request, handle.guard is not None or handle.runner is not None
-    ttl, is_explicit = request.ttl_seconds, handle.explicit_ttl
-    return rows.is_renewed(ttl, request.scope, is_explicit=is_explicit, is_followed=is_followed)
+    ttl, scope, is_followed = handle.request.ttl_seconds, handle.request.scope, _is_followed(handle)
+    return rows.is_renewed(ttl, scope, is_explicit=handle.explicit_ttl, is_followed=is_followed)
+
+
+def _is_followed(handle: Handle) -> bool:
+    return handle.guard is not None or handle.runner is not None
 
 
 KEEP_UNGUARDED_SECONDS = 24 * 3600.0

@@ -27,7 +27,6 @@ import leasectl
 from leasectl.errors import LeaseError, NotFound
 from leasectl.model import Process, parse_process
 from leasectl.state import timers
-from leasectl.state.database import errors_of
 from leasectl.state.directory import State, removed
 from leasectl.state.rows import insert
 from leasectl.system.process import (
@@ -68,29 +67,44 @@ def pipe_path(state: State) -> str:
     return state.path(f"keeper.{own_pid_namespace()}")
 
 
-def registered(state: State) -> Process | None:
+class Registered(NamedTuple):
+    """The keeper of this pid namespace, dead or alive.
+
+    Args:
+        process: The keeper.
+        version: The version of leasectl that it runs.
+    """
+
+    process: Process
+    version: str
+
+
+def registration(state: State) -> Registered | None:
     """Return the keeper of this pid namespace, dead or alive; None if it ended by itself."""
-    keeper = _look(state)
+    rows = state.query(
+        "SELECT process, version FROM keeper WHERE pid_namespace = ?", own_pid_namespace()
+    )
+    return Registered(parse_process(rows[0]["process"]), rows[0]["version"]) if rows else None
+
+
+def registered(state: State) -> Process | None:
+    """Return the process of the `registration`."""
+    keeper = registration(state)
     return None if keeper is None else keeper.process
 
 
 def running(state: State) -> Process | None:
     """Return the keeper of this pid namespace, if it lives."""
-    keeper = _look(state)
-    return keeper.process if keeper is not None and keeper.is_alive else None
+    process = registered(state)
+    return process if process is not None and liveness(process) == "alive" else None
 
 
 def is_kept(state: State) -> bool:
     """Return whether a keeper lives that can go on; one of an older version can't."""
-    keeper = _look(state)
-    if keeper is None or not keeper.is_alive or is_older(keeper.version):
+    keeper = registration(state)
+    if keeper is None or liveness(keeper.process) != "alive" or is_older(keeper.version):
         return False
     return is_fit(keeper.process)
-
-
-def _look(state: State) -> Registered | None:
-    with errors_of(state.path("state.db")):
-        return registration(state.db)
 
 
 def wake(state: State) -> None:
@@ -372,30 +386,6 @@ CODE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(leasectl.__file__)
 # A command asks several times, and each look takes half a millisecond on a busy machine.
 _LOOK_AGAIN_SECONDS = 1.0
 _fit_until: dict[Process, float] = {}
-
-
-class Registered(NamedTuple):
-    """The keeper of this pid namespace, dead or alive.
-
-    Args:
-        process: The keeper.
-        version: The version of leasectl that it runs.
-    """
-
-    process: Process
-    version: str
-
-    @property
-    def is_alive(self) -> bool:
-        return liveness(self.process) == "alive"
-
-
-def registration(db: sqlite3.Connection) -> Registered | None:
-    """Return the registered keeper; None if the last one ended by itself."""
-    row = db.execute(
-        "SELECT process, version FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),)
-    ).fetchone()
-    return None if row is None else Registered(parse_process(row["process"]), row["version"])
 
 
 def is_older(version: str) -> bool:

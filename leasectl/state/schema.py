@@ -271,11 +271,6 @@ CREATE TABLE keeper (
 """
 
 
-def new_state_id() -> str:
-    """Return a new id for a state directory, unique among all machines."""
-    return os.urandom(8).hex()
-
-
 def create(path: str, *, fence: int) -> None:
     """Create the folders, then the database under another name, and rename it when it is complete.
 
@@ -326,7 +321,7 @@ def fill(db: sqlite3.Connection, *, fence: int) -> None:
     db.executescript(f"BEGIN; {SCHEMA}")
     db.execute(
         "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
-        (fence, boot_id(), new_state_id()),
+        (fence, boot_id(), os.urandom(8).hex()),
     )
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {FORMAT}")

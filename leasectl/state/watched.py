@@ -60,18 +60,10 @@ class Stays:
 
     def all(self) -> list[Stay]:
         """Return all of them."""
-        rows = self._state.query("SELECT * FROM stay")
-        return [
-            Stay(
-                row["backend"],
-                row["settings"],
-                row["name"],
-                row["type"],
-                parse_process(row["process"]),
-                row["ttl_seconds"],
-            )
-            for row in rows
-        ]
+        rows = self._state.read(
+            "SELECT backend, settings, name, type, process, ttl_seconds FROM stay"
+        )
+        return [Stay(*where, parse_process(process), ttl) for *where, process, ttl in rows]
 
 
 class MadePool(NamedTuple):
@@ -114,10 +106,8 @@ class MadePools:
 
     def all(self) -> list[MadePool]:
         """Return all of them."""
-        return [
-            MadePool(row["backend"], row["settings"], row["type"], parse_process(row["process"]))
-            for row in self._state.query("SELECT * FROM made_pool")
-        ]
+        rows = self._state.read("SELECT backend, settings, type, process FROM made_pool")
+        return [MadePool(*where, parse_process(process)) for *where, process in rows]
 
     def is_asked_for(self, pool: MadePool) -> bool:
         """Return whether a handle holds a lease of it, or waits for one."""

@@ -60,27 +60,26 @@ def run_program(
         Unanswered: A signal has arrived meanwhile, see `signals.pause`.
     """
     with contextlib.ExitStack() as opened:
-        output, error = _Pipe(opened, longest_bytes), _Pipe(opened, None)
-        pid = os.posix_spawn(
-            path,
-            list(argv),
-            dict(environment),
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, output.write_fd, 1),
-                (os.POSIX_SPAWN_DUP2, error.write_fd, 2),
-            ],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=[*signals.ENDING, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
-        )
-        running = _Running(pid)
+        with contextlib.ExitStack() as write_ends:
+            output = _Pipe(opened, write_ends, longest_bytes)
+            error = _Pipe(opened, write_ends, None)
+            pid = os.posix_spawn(
+                path,
+                list(argv),
+                dict(environment),
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, output.write_fd, 1),
+                    (os.POSIX_SPAWN_DUP2, error.write_fd, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[*signals.ENDING, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
+            )
         try:
-            os.close(output.take_write_fd())
-            os.close(error.take_write_fd())
-            why = _follow(running.watch(opened), (output, error), seconds)
+            why = _follow(_open_pidfd(pid, opened), (output, error), seconds)
         finally:
-            status = running.end()
+            status = _end(pid)
     if why != "exit":
         return Ended(why, 0, bytes(output.read), error.words())
     code = os.waitstatus_to_exitcode(status)
@@ -91,20 +90,19 @@ def run_program(
 class _Pipe:
     """A pipe for a program's output, with what has been read."""
 
-    def __init__(self, opened: contextlib.ExitStack, longest_bytes: int | None) -> None:
+    def __init__(
+        self,
+        opened: contextlib.ExitStack,
+        write_ends: contextlib.ExitStack,
+        longest_bytes: int | None,
+    ) -> None:
         self.read = bytearray()
         self._longest_bytes = longest_bytes
         self.fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.fd, False)
         opened.callback(os.close, self.fd)
-        self._opened = opened.enter_context(contextlib.ExitStack())
-        self._opened.callback(os.close, self.write_fd)
+        write_ends.callback(os.close, self.write_fd)
+        os.set_blocking(self.fd, False)
         self.is_over = False
-
-    def take_write_fd(self) -> int:
-        """Return the write end, which the caller owns from here on."""
-        self._opened.pop_all()
-        return self.write_fd
 
     def drain(self) -> bool:
         """Read what has come; return whether it is too much."""
@@ -125,33 +123,28 @@ class _Pipe:
         return self.read.decode("utf-8", "replace")
 
 
-class _Running:
-    """A child of this process."""
+def _open_pidfd(pid: int, opened: contextlib.ExitStack) -> int | None:
+    """Return a descriptor that is readable when a child has ended; None if it is gone."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    opened.callback(os.close, fd)
+    return fd
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
 
-    def watch(self, opened: contextlib.ExitStack) -> int | None:
-        """Return a descriptor that is readable when the process has ended; None if it is gone."""
-        try:
-            fd = os.pidfd_open(self._pid)
-        except ProcessLookupError:
-            return None
-        opened.callback(os.close, fd)
-        return fd
+def _end(pid: int) -> int:
+    """End a child, if it hasn't ended, with all of its session; return its exit status.
 
-    def end(self) -> int:
-        """End it, if it hasn't, with all of its session; return its exit status.
-
-        Returns:
-            0 where the status is unknown: where this process began with children ignored.
-        """
-        try:
-            if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                os.killpg(self._pid, signal.SIGKILL)
-            return os.waitpid(self._pid, 0)[1]
-        except (ChildProcessError, ProcessLookupError):
-            return 0
+    Returns:
+        0 where the status is unknown: where this process began with children ignored.
+    """
+    try:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            os.killpg(pid, signal.SIGKILL)
+        return os.waitpid(pid, 0)[1]
+    except (ChildProcessError, ProcessLookupError):
+        return 0
 
 
 def _follow(

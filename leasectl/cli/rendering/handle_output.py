@@ -80,7 +80,7 @@ def acquire_and_print(
     from leasectl.run.start_delay import hold_back
 
     try:
-        hold_back(service, handle, start_delay, ends, clock=service.clock)
+        hold_back(service, handle, start_delay, ends)
     except BaseException:
         take_back(service, handle)
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -221,6 +222,26 @@ class TestLimitsOfAnotherJob:
         guard.kill()
         eventually(lambda: not Path(f"/proc/{keeper}").exists())
         assert job.ok("acquire", "-q", "T", "-w", "5m")
+
+    def test_one_that_may_no_longer_write_ends(self, job: Cli) -> None:
+        job.ok("pool", "create", "T", "--count", "1")
+        guard = job.spawn(["sleep", "1000"])
+        job.ok("acquire", "-q", "T", "--guard-pid", str(guard.pid))
+        (keeper,) = eventually(job.keepers)
+        resource.prlimit(keeper, resource.RLIMIT_FSIZE, (0, 0))
+        guard.kill()
+        eventually(lambda: not Path(f"/proc/{keeper}").exists())
+        assert job.ok("acquire", "-q", "T", "-w", "5m")
+
+
+def test_file_size_limit_set_on_a_keeper_is_lifted_before_its_next_try(cli: Cli) -> None:
+    cli.ok("pool", "create", "T", "--count", "1")
+    guard = cli.spawn(["sleep", "1000"])
+    cli.ok("acquire", "-q", "T", "--guard-pid", str(guard.pid))
+    (keeper,) = eventually(cli.keepers)
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    guard.kill()
+    eventually(lambda: not cli.held(), what="the guard's lease is released")
 
 
 def test_a_keeper_with_other_limits_some_higher_some_lower_stays(

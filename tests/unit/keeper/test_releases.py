@@ -87,7 +87,7 @@ class TestHere:
         self, desk: Desk, releases: Releases, server: Server, log: Path
     ) -> None:
         handle = desk.acquire(Request("T", 2))
-        assert releases.release(whole(handle)) is None
+        assert releases.attempt(whole(handle)) is None
         assert desk.held() == {}
         assert log.read_text().endswith(f"released {handle.id}: T--00 T--01\n")
         assert (releases.fd, server.opened) == (None, 0)
@@ -100,21 +100,21 @@ class TestOnAServer:
         server.error = BackendUnreachable("away")
         for pause in (1.0, 2.0, 4.0, 8.0, 10.0, 10.0):
             now = desk.time.clock.elapsed()
-            assert releases.release(whole(far)) is None
+            assert releases.attempt(whole(far)) is None
             outcome(releases)
             desk.time.advance(pause - 0.1)
             asked = len(server.asked)
-            assert releases.release(whole(far)) == now + pause
+            assert releases.attempt(whole(far)) == now + pause
             assert len(server.asked) == asked
             desk.time.advance(0.1)
         assert "can't release T-far: away; next try in 10s" in log.read_text()
         server.error = None
-        releases.release(whole(far))
+        releases.attempt(whole(far))
         outcome(releases)
         server.error = BackendUnreachable("away")  # the first time again
-        releases.release(whole(far))
+        releases.attempt(whole(far))
         outcome(releases)
-        assert releases.release(whole(far)) == desk.time.clock.elapsed() + 1.0
+        assert releases.attempt(whole(far)) == desk.time.clock.elapsed() + 1.0
 
     def test_what_failed_at_a_server_is_tried_again_once_it_answers(
         self, desk: Desk, releases: Releases, server: Server, far: Handle
@@ -127,15 +127,15 @@ class TestOnAServer:
                 desk.service.handles.create(others[backend], remote=True)
         server.error = BackendUnreachable("away")
         for each in others.values():
-            releases.release(whole(each))
+            releases.attempt(whole(each))
             outcome(releases)
         server.error = None
-        releases.release(whole(far))
+        releases.attempt(whole(far))
         outcome(releases)
         asked = len(server.asked)
         now = desk.time.clock.elapsed()
-        assert releases.release(whole(others["madeup://there"])) == now + 1.0
-        assert releases.release(whole(others["madeup://here"])) is None
+        assert releases.attempt(whole(others["madeup://there"])) == now + 1.0
+        assert releases.attempt(whole(others["madeup://here"])) is None
         outcome(releases)
         assert server.asked[asked:] == [whole(others["madeup://here"])]
 
@@ -147,7 +147,7 @@ class TestOnAServer:
         with desk.state.transaction():
             desk.service.handles.create(farther, remote=True)
         for each in (far, farther):
-            releases.release(whole(each))
+            releases.attempt(whole(each))
             outcome(releases)
         assert (server.opened, server.asked) == (2, [whole(far), whole(farther)])
 
@@ -155,12 +155,12 @@ class TestOnAServer:
         self, releases: Releases, server: Server, far: Handle
     ) -> None:
         server.error = BackendUnreachable("away")
-        releases.release(whole(far))
+        releases.attempt(whole(far))
         outcome(releases)
         releases.keep_only({key_meant(whole(far))})
-        assert releases.release(whole(far)) is not None
+        assert releases.attempt(whole(far)) is not None
         assert len(server.asked) == 1
         releases.keep_only(set())
-        assert releases.release(whole(far)) is None
+        assert releases.attempt(whole(far)) is None
         outcome(releases)
         assert len(server.asked) == 2

@@ -52,9 +52,7 @@ def settle(answers: HolderAnswers, is_so: Callable[[], object] = lambda: False) 
 class TestByItsRequest:
     @pytest.fixture
     def answers(self, desk: Desk, handle: Handle) -> Iterator[HolderAnswers]:
-        with contextlib.closing(
-            HolderAnswers(desk.service, handle, ask=None, clock=desk.time.clock)
-        ) as answers:
+        with contextlib.closing(HolderAnswers(desk.service, handle, ask=None)) as answers:
             yield answers
 
     def test_nothing_is_asked_for_and_nothing_is_looked_for(
@@ -83,7 +81,7 @@ class TestByItsRequest:
         self, desk: Desk, handle: Handle, operator: Operator
     ) -> None:
         operator.mark(handle)
-        answers = HolderAnswers(desk.service, handle, ask=None, clock=desk.time.clock)
+        answers = HolderAnswers(desk.service, handle, ask=None)
         answers.heed(operator.notes.of_pool("T"))
         answers.look(())
         settle(answers)
@@ -187,7 +185,7 @@ class TestByACommand:
             environ = {**os.environ, "ANSWER": str(tmp_path / "answer")}
             return start_asking('exit "$(cat "$ANSWER")"', names, environ, signals)
 
-        answers = HolderAnswers(desk.service, handle, ask=ask, clock=desk.time.clock)
+        answers = HolderAnswers(desk.service, handle, ask=ask)
         yield answers
         answers.close()
 
@@ -198,9 +196,7 @@ class TestByACommand:
             raise AssertionError("nothing was noted there")
 
         far = handle._replace(backend="http://127.0.0.1:1")
-        with contextlib.closing(
-            HolderAnswers(desk.service, far, ask=ask, clock=desk.time.clock)
-        ) as answers:
+        with contextlib.closing(HolderAnswers(desk.service, far, ask=ask)) as answers:
             answers.heed(None)
             assert answers.until(0.0) is None
 

@@ -51,7 +51,7 @@ def acquired(desk: Desk, request: Request) -> Handle:
 @pytest.fixture
 def watch(desk: Desk, handle: Handle) -> Iterator[LeaseWatch]:
     """Over a lease whose last renewal was sent now."""
-    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+    watch = LeaseWatch(desk.service, handle, renewed_at=START)
     yield watch
     watch.close()
 
@@ -76,9 +76,7 @@ def test_what_was_taken_before_anybody_could_tell_it_is_lost(desk: Desk) -> None
     desk.pool(1)
     handle = acquired(desk, Request("T"))
     release_by_force(desk.service, handle.names, reason="stuck")
-    with contextlib.closing(
-        LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
-    ) as watch:
+    with contextlib.closing(LeaseWatch(desk.service, handle, renewed_at=START)) as watch:
         assert watch.is_lost(START)
         assert "stuck" in watch.reason
 
@@ -88,7 +86,7 @@ def test_what_is_just_being_taken_as_it_begins_to_listen_is_lost(desk: Desk) -> 
     handle = acquired(desk, Request("T"))
     with contextlib.closing(State.open(str(desk.directory))) as state, state.transaction():
         release_by_force(desk.open(state), handle.names, reason="stuck")
-        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        watch = LeaseWatch(desk.service, handle, renewed_at=START)
         assert not watch.is_lost(START)
     again = watch.until(START)
     assert again is not None
@@ -108,7 +106,7 @@ def test_a_record_that_is_locked_is_looked_at_again_in_a_second_and_not_before(
 
     desk.pool(1)
     handle = acquired(desk, Request("T"))
-    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+    watch = LeaseWatch(desk.service, handle, renewed_at=START)
     within = desk.state.lock_limit.within
     monkeypatch.setattr(desk.state.lock_limit, "within", locked)
     watch.look_at_record()
@@ -135,7 +133,7 @@ class TestRenewing:
         assert watch.until(START + TTL / 3) == START + 2 * TTL / 3
 
     def test_it_counts_from_the_sending(self, desk: Desk, handle: Handle) -> None:
-        watch = LeaseWatch(desk.service, handle, renewed_at=START - 5, clock=desk.time.clock)
+        watch = LeaseWatch(desk.service, handle, renewed_at=START - 5)
         assert watch.until(START) == START - 5 + TTL / 3
         assert not watch.is_lost(GIVE_UP - 5.1)
         assert watch.is_lost(GIVE_UP - 5)
@@ -195,7 +193,7 @@ class TestLosing:
     ) -> None:
         desk.pool(1)
         handle = acquired(desk, Request("T", ttl_seconds=ttl))
-        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        watch = LeaseWatch(desk.service, handle, renewed_at=START)
         release_by_force(desk.service, handle.names, reason="stuck")
         assert desk.held()
         watch.go_on_without()
@@ -207,7 +205,7 @@ class TestLosing:
     ) -> None:
         desk.pool(1)
         handle = acquired(desk, Request("T"))
-        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        watch = LeaseWatch(desk.service, handle, renewed_at=START)
         release_by_force(desk.service, handle.names, reason="stuck")
         with monkeypatch.context() as broken:
             broken.setattr(module, "give_up_lost", fail)
@@ -238,7 +236,7 @@ class TestLosing:
         assert not watch.has_run_out(START + 30)  # it was given back
         desk.pool(1, "U")
         other = acquired(desk, Request("U"))
-        endless = LeaseWatch(desk.service, other, renewed_at=START, clock=desk.time.clock)
+        endless = LeaseWatch(desk.service, other, renewed_at=START)
         assert not endless.has_run_out(START + 1e6)
         endless.close()
 
@@ -258,7 +256,7 @@ class TestLosing:
             watch.look_at_record()
         assert limits == [0.3, 0.125, 0.0, 0.0]
         endless = handle._replace(request=Request("T"))
-        LeaseWatch(desk.service, endless, renewed_at=START, clock=desk.time.clock).close()
+        LeaseWatch(desk.service, endless, renewed_at=START).close()
         assert set(limits[4:]) == {0.3}
 
     def test_one_that_is_held_by_another_acquisition_by_now_is_not_what_is_left(
@@ -274,7 +272,7 @@ class TestLosing:
     def test_what_is_left_when_some_was_given_back_goes_on(self, desk: Desk) -> None:
         desk.pool(2)
         handle = acquired(desk, Request("T", count=2))
-        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        watch = LeaseWatch(desk.service, handle, renewed_at=START)
         release(desk.service, ReleaseTarget(handle.id, handle.acquisition, ("T--00",)))
         watch.look_at_record()
         assert (watch.held, watch.is_lost(START)) == ("T--01", False)
@@ -286,7 +284,7 @@ class TestLosing:
 
 def test_nothing_stays_open_of_it_and_nobody_can_wake_it(desk: Desk, handle: Handle) -> None:
     with leaving_open(0):
-        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        watch = LeaseWatch(desk.service, handle, renewed_at=START)
         watch.look(watch.fds())
         watch.close()
     assert os.listdir(desk.state.path("waiters")) == []
@@ -366,7 +364,7 @@ class TestOnAServer:
 
     @pytest.fixture
     def watch(self, desk: Desk, far: Handle) -> Iterator[LeaseWatch]:
-        watch = LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock)
+        watch = LeaseWatch(desk.service, far, renewed_at=START)
         yield watch
         watch.close()
 
@@ -380,7 +378,7 @@ class TestOnAServer:
     def test_who_renews_and_who_tells_of_changes_end_with_it(
         self, desk: Desk, far: Handle, threads: Threads, claim_watch: ClaimWatch
     ) -> None:
-        LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock).close()
+        LeaseWatch(desk.service, far, renewed_at=START).close()
         assert threads.is_open, "the thread starts before the command, which may leave no process"
         for each in (threads, claim_watch):
             assert each.is_closed

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -19,7 +20,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from leasectl.run import leased_command as module
 from leasectl.run.child import Child, Ending
-from leasectl.run.leased_command import LeasedCommand, give_back
+from leasectl.run.leased_command import give_back, run_leased
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import Supervisor
 from leasectl.system.process import this_process
@@ -32,6 +33,8 @@ pytestmark = pytest.mark.usefixtures("keeper")
 
 HOUR = 3600.0
 TTL = 30.0
+
+Command = Callable[..., Ending]
 
 
 @pytest.fixture(params=[None, TTL], ids=["for good", "with a ttl"])
@@ -60,8 +63,8 @@ def supervisor(desk: Desk, signals: SignalDescriptor) -> Supervisor:
 
 
 @pytest.fixture
-def command(desk: Desk, handle: Handle, supervisor: Supervisor) -> LeasedCommand:
-    return LeasedCommand(desk.service, handle, supervisor, clock=desk.time.clock)
+def command(desk: Desk, handle: Handle, supervisor: Supervisor) -> Command:
+    return partial(run_leased, desk.service, handle, supervisor)
 
 
 def is_gone(child: Child) -> bool:
@@ -71,9 +74,9 @@ def is_gone(child: Child) -> bool:
 
 
 def test_it_is_the_guard_of_its_lease_while_it_runs(
-    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+    desk: Desk, handle: Handle, command: Command, child: Child, began: Path
 ) -> None:
-    assert command.run(child, "sh", wait_seconds=None) == Ending(3)
+    assert command(child, "sh", wait_seconds=None) == Ending(3)
     record = desk.record(handle)
     assert record.guard is not None
     assert (record.guard.pid, record.runner) == (child.pid, this_process())
@@ -84,11 +87,11 @@ def test_it_is_the_guard_of_its_lease_while_it_runs(
 
 
 def test_of_one_that_has_ended_nothing_stays_open(
-    desk: Desk, handle: Handle, command: LeasedCommand, signals: SignalDescriptor
+    desk: Desk, handle: Handle, command: Command, signals: SignalDescriptor
 ) -> None:
     with leaving_open(0):
         child = Child("/bin/true", ("true",), {}, signals)
-        assert command.run(child, "true", wait_seconds=None) == Ending(0)
+        assert command(child, "true", wait_seconds=None) == Ending(0)
     assert os.listdir(desk.state.path("waiters")) == []
 
 
@@ -111,21 +114,21 @@ def test_what_can_not_be_given_back_now_people_are_told(
 
 
 def test_what_was_released_before_it_follows_begins_nothing(
-    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+    desk: Desk, handle: Handle, command: Command, child: Child, began: Path
 ) -> None:
     release(desk.service, whole(handle))
     with pytest.raises(Cancelled, match="released before it could be used"):
-        command.run(child, "sh", wait_seconds=None)
+        command(child, "sh", wait_seconds=None)
     assert is_gone(child)
     assert not began.exists()
 
 
 def test_what_was_lost_before_it_follows_begins_nothing(
-    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+    desk: Desk, handle: Handle, command: Command, child: Child, began: Path
 ) -> None:
     release_by_force(desk.service, handle.names, reason="")
     with pytest.raises(LeaseLost):
-        command.run(child, "sh", wait_seconds=None)
+        command(child, "sh", wait_seconds=None)
     assert is_gone(child)
     assert not began.exists()
 
@@ -140,17 +143,17 @@ def test_what_runs_out_before_it_begins_is_lost_and_nobody_listens_for_it(
     desk.pool(1)
     wanted = Request("T", ttl_seconds=TTL)
     handle = acquire(desk.service, wanted, patience=Patience(), followed=True)
-    command = LeasedCommand(desk.service, handle, supervisor, clock=desk.time.clock)
+    command = partial(run_leased, desk.service, handle, supervisor)
     monkeypatch.setattr(module, "announce", announce_late)
     with pytest.raises(LeaseLost, match="was lost before sh could be started"):
-        command.run(child, "sh", wait_seconds=None)
+        command(child, "sh", wait_seconds=None)
     assert is_gone(child)
     assert not began.exists()
     assert os.listdir(desk.state.path("waiters")) == []
 
 
 def test_what_is_released_while_it_is_held_back_begins_nothing(
-    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+    desk: Desk, handle: Handle, command: Command, child: Child, began: Path
 ) -> None:
     def release_what_it_follows(service: Service) -> tuple[str, ...]:
         eventually(lambda: service.handles.require(handle.id).runner == this_process())
@@ -159,27 +162,27 @@ def test_what_is_released_while_it_is_held_back_begins_nothing(
 
     released = desk.beside(release_what_it_follows)
     with pytest.raises(Cancelled, match="released before it could be used"):
-        command.run(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
+        command(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
     assert result_of(released) == handle.names
     assert is_gone(child)
     assert not began.exists()
 
 
 def test_a_signal_while_it_is_held_back_ends_all(
-    handle: Handle, command: LeasedCommand, child: Child, began: Path
+    handle: Handle, command: Command, child: Child, began: Path
 ) -> None:
     # Which has a descriptor in this thread; what others have left behind may be there, too.
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     with pytest.raises(Interrupted):
-        command.run(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
+        command(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
     assert is_gone(child)
     assert not began.exists()
 
 
 def test_one_that_is_killed_before_it_begins_says_how_it_ended(
-    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+    desk: Desk, handle: Handle, command: Command, child: Child, began: Path
 ) -> None:
     os.kill(child.pid, signal.SIGKILL)
-    ending = command.run(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
+    ending = command(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
     assert ending.signum == signal.SIGKILL
     assert not began.exists()

@@ -252,7 +252,7 @@ class Leased:
         handle = self.desk.record(self.handle)
         if ttl_seconds is not None:
             handle = handle._replace(request=handle.request._replace(ttl_seconds=ttl_seconds))
-        watch = LeaseWatch(self.service, handle, renewed_at=sent_at, clock=Clock())
+        watch = LeaseWatch(self.service, handle, renewed_at=sent_at)
         return supervisor, child, watch
 
     def is_held(self) -> bool:

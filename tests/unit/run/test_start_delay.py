@@ -55,21 +55,21 @@ def test_nothing_stays_open_of_what_was_held_back(desk: Desk) -> None:
     desk.pool(1)
     handle = acquire(desk.service, Request("T", ttl_seconds=30.0), patience=Patience())
     with leaving_open(0):
-        hold_back(desk.service, handle, 0, (), clock=desk.time.clock)
+        hold_back(desk.service, handle, 0, ())
 
 
 def test_the_end_of_the_command_comes_before_the_release_that_came_of_it(desk: Desk) -> None:
     desk.pool(1)
-    service, clock = desk.service, desk.time.clock
+    service = desk.service
     handle = acquire(service, Request("T"), patience=Patience(), followed=True)
     announce(service, handle, guard=this_process(), runner=this_process())
     read, write = os.pipe()  # hangs up when "the command" ends
-    with contextlib.closing(LeaseWatch(service, handle, renewed_at=0.0, clock=clock)) as watch:
+    with contextlib.closing(LeaseWatch(service, handle, renewed_at=0.0)) as watch:
         release(service, whole(handle))
         with pytest.raises(Cancelled):
-            wait_to_start(service, handle, watch, 60, (), ended_by=read, clock=clock)
+            wait_to_start(watch, 60, (), ended_by=read)
         os.close(write)
-        wait_to_start(service, handle, watch, 60, (), ended_by=read, clock=clock)
+        wait_to_start(watch, 60, (), ended_by=read)
     os.close(read)
 
 
@@ -77,14 +77,14 @@ def test_the_end_of_the_command_comes_before_the_release_that_came_of_it(desk: D
 def test_what_was_granted_long_ago_has_its_full_time_first(desk: Desk, ttl: float | None) -> None:
     handle = acquired(desk, ttl=ttl)
     desk.time.advance(20)
-    hold_back(desk.service, handle, 0, (), clock=desk.time.clock)
+    hold_back(desk.service, handle, 0, ())
     assert expiry(desk) == (None if ttl is None else START + 20 + TTL)
 
 
 @pytest.mark.usefixtures("slept")
 def test_a_lease_is_renewed_meanwhile_however_long_that_is(desk: Desk) -> None:
     handle = acquired(desk, ttl=TTL)
-    hold_back(desk.service, handle, 65, (), clock=desk.time.clock)
+    hold_back(desk.service, handle, 65, ())
     assert desk.time.clock.elapsed() == START + 65
     assert expiry(desk) == START + 60 + TTL  # the last third began then
 
@@ -93,18 +93,18 @@ def test_what_was_taken_is_waited_with_no_longer(desk: Desk) -> None:
     handle = acquired(desk)
     release_by_force(desk.service, handle.names, reason="stuck")
     with pytest.raises(LeaseLost, match=r"T was lost \(.*: stuck\) before anything was started"):
-        hold_back(desk.service, handle, HOUR, (), clock=desk.time.clock)
+        hold_back(desk.service, handle, HOUR, ())
 
 
 def test_what_is_taken_before_the_watch_has_heard_of_it_is_lost_and_not_released(
     desk: Desk,
 ) -> None:
     handle, clock = acquired(desk), desk.time.clock
-    with contextlib.closing(LeaseWatch(desk.service, handle, renewed_at=0.0, clock=clock)) as watch:
+    with contextlib.closing(LeaseWatch(desk.service, handle, renewed_at=0.0)) as watch:
         release_by_force(desk.service, handle.names, reason="stuck")
         assert not watch.is_lost(clock.elapsed())  # it hasn't looked
         with pytest.raises(LeaseLost):
-            wait_to_start(desk.service, handle, watch, HOUR, (), clock=clock)
+            wait_to_start(watch, HOUR, ())
 
 
 def test_what_interrupts_it_ends_it_and_nobody_listens_any_more(desk: Desk) -> None:
@@ -116,6 +116,6 @@ def test_what_interrupts_it_ends_it_and_nobody_listens_any_more(desk: Desk) -> N
     os.close(write)
     with pytest.raises(Interrupted):
         ends = (Interrupt(read, READABLE, interrupt),)
-        hold_back(desk.service, handle, HOUR, ends, clock=desk.time.clock)
+        hold_back(desk.service, handle, HOUR, ends)
     os.close(read)
     assert os.listdir(desk.state.path("waiters")) == []

@@ -91,7 +91,7 @@ def test_keeper_of_this_or_a_newer_version_is_left_alone(
     assert keeper_process.is_kept(state)
     keeper_process.ensure(state)
     assert keeper.poll() is None
-    assert registration(state.db) == Registered(identify(keeper.pid), version)
+    assert registration(state) == Registered(identify(keeper.pid), version)
 
 
 def test_keeper_of_an_older_version_is_stopped_and_replaced(
@@ -102,7 +102,7 @@ def test_keeper_of_an_older_version_is_stopped_and_replaced(
     assert not keeper_process.is_kept(state)
     keeper_process.ensure(state)
     assert keeper.wait() == -signal.SIGKILL
-    found = registration(state.db)
+    found = registration(state)
     assert found is not None
     assert found.version == leasectl.__version__
     assert found.process.pid != keeper.pid
@@ -116,7 +116,7 @@ def test_a_keeper_begins_if_it_is_the_one_and_registers_its_version(state: State
     with state.transaction():  # as that version was, when it became this one
         giving_back.start(["a"], me)
     assert keeper_process.begin(state, me)
-    assert registration(state.db) == Registered(me, leasectl.__version__)
+    assert registration(state) == Registered(me, leasectl.__version__)
     assert giving_back.processes("a") == []
 
 
