@@ -104,7 +104,7 @@ class HolderAnswers:
         if self._child is not None and self._child.end_fd in woken:
             self._end_asking(self._child)
         for outcome in self._threads.outcomes():
-            self._take(outcome.job, outcome.value)
+            self._take(outcome.value)
         if self._look_at is not None and self._clock.elapsed() >= self._look_at:
             self._look_at = None
             self._send(None)
@@ -146,7 +146,7 @@ class HolderAnswers:
         answer_for_holder(service, job.target, decide if has_command else None)
         return tuple(undecided)
 
-    def _take(self, job: _Job, names: tuple[str, ...] | None) -> None:
+    def _take(self, names: tuple[str, ...] | None) -> None:
         """Go on with what a thread has found."""
         looks_again, self._looks_again = self._looks_again, False
         if names is None:  # it failed

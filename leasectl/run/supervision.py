@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from leasectl.errors import LeaseLost
 from leasectl.run import tree
@@ -235,29 +235,29 @@ class Supervisor:
             time.sleep(_AFTER_ERROR_SECONDS)
         arrived, course.arrived = course.arrived, ()
         if arrived:
-            self._try(lambda: self._forward_to(child, arrived, course))
-        woken = self._try(lambda: self._sleep(child, watch, course, looked_after)) or set()
+            self._try(self._forward_to, child, arrived, course)
+        woken = self._try(self._sleep, child, watch, course, looked_after) or set()
         self._try(lambda: self._forward_to(child, self._signals.read(), course))
         if not child.has_warden and self._signals.fd in woken:
             self._try(child.reap_orphans)
         if not course.has_ended:
-            is_over = child.end_fd in woken or self._try(lambda: is_readable(child.end_fd, 0))
+            is_over = child.end_fd in woken or self._try(is_readable, child.end_fd, 0)
             course.has_ended = bool(is_over)
         if course.has_ended and not course.ends_tree:
             return True
         for each in looked_after:
-            self._try(lambda each=each: each.look(woken))  # type: ignore[misc]
+            self._try(each.look, woken)
         if watch is not None:
-            self._try(lambda: self._note_deadline(child, watch, course))
-            self._try(lambda: self._act_on_loss(child, watch, course))
+            self._try(self._note_deadline, child, watch, course)
+            self._try(self._act_on_loss, child, watch, course)
         elif course.kill_at is not None:
-            self._try(lambda: self._kill(child, course, self._clock.elapsed()))
-        self._try(lambda: self._act_on_last_moment(child, course))
+            self._try(self._kill, child, course)
+        self._try(self._act_on_last_moment, child, course)
         if not course.ends_tree:
             return False
-        is_gone = self._try(lambda: self._has_ended_tree(child, course))
+        is_gone = self._try(self._has_ended_tree, child, course)
         if is_gone is None:  # how much is left isn't known
-            is_gone = self._try(lambda: self._gives_up(child, course, (), ()))
+            is_gone = self._try(self._gives_up, child, course, (), ())
         return bool(is_gone)
 
     def _sleep(
@@ -275,7 +275,7 @@ class Supervisor:
                 until.append(course.last_moment)
         if watch is not None and course.lost_at is None:
             # It may have been lost since the last look: this process may have been stopped.
-            until.append(now if self._try(lambda: watch.is_lost(now)) else None)
+            until.append(now if self._try(watch.is_lost, now) else None)
         if course.kill_rest_at is not None or (course.has_ended and course.ends_tree):
             until.append(now + _LOOK_SECONDS)
         for each in looked_after:
@@ -286,7 +286,7 @@ class Supervisor:
                 self._report(error)
                 until.append(now)
         wake_at = earliest(*until)
-        self._try(lambda: self._alarm.set(None if course.deadline is None else wake_at))
+        self._try(self._alarm.set, None if course.deadline is None else wake_at)
         fds += self._alarm.fds
         return sleep(wake_fds=fds, interrupts=(), until=wake_at, now=self._clock.elapsed)
 
@@ -332,21 +332,21 @@ class Supervisor:
         if course.lost_at is None and watch.is_lost(now):
             self._begin_loss(child, watch, course, now)
         elif course.kill_at is not None and now >= course.kill_at:
-            self._kill(child, course, now)
+            self._kill(child, course)
 
     def _act_on_last_moment(self, child: Child, course: _Course) -> None:
         """Kill a command whose time is over, also if nothing else told that its lease is lost."""
         now = self._clock.elapsed()
         is_over = course.last_moment is not None and now >= course.last_moment
         if is_over and self._plan.on_lost != "ignore" and course.kill_rest_at is None:
-            self._kill(child, course, now)
+            self._kill(child, course)
 
-    def _kill(self, child: Child, course: _Course, now: float) -> None:
+    def _kill(self, child: Child, course: _Course) -> None:
         course.ends_tree, course.is_killed = True, True
-        course.kill_at, course.kill_rest_at = None, now
+        course.kill_at, course.kill_rest_at = None, self._clock.elapsed()
         # First: where this process is no subreaper, it doesn't adopt them.
         rest = self._try(child.descendants) or set()
-        self._try(lambda: self._send(child, signal.SIGKILL, course))
+        self._try(self._send, child, signal.SIGKILL, course)
         tree.send(rest, signal.SIGKILL)
 
     def _begin_loss(self, child: Child, watch: LeaseWatch, course: _Course, now: float) -> None:
@@ -361,7 +361,7 @@ class Supervisor:
                 course.is_killed, course.kill_rest_at = True, now
             self._send(child, signal.SIGKILL if on_lost == "kill" else signal.SIGTERM, course)
         # Afterwards, as it may take a moment.
-        self._try(lambda: self._say_lost(watch, on_lost))
+        self._try(self._say_lost, watch, on_lost)
 
     def _say_lost(self, watch: LeaseWatch, on_lost: OnLost) -> None:
         why = f" ({watch.reason})" if watch.reason else ""
@@ -415,10 +415,10 @@ class Supervisor:
 
     # ---- errors
 
-    def _try(self, step: Callable[[], T]) -> T | None:
+    def _try(self, step: Callable[..., T], *arguments: Any) -> T | None:
         """Take a step that may fail without keeping others from theirs; None if it failed."""
         try:
-            return step()
+            return step(*arguments)
         except BaseException as error:
             self._report(error)
             return None

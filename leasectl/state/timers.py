@@ -65,8 +65,8 @@ class Timers:
 
     def of_names(self) -> dict[tuple[str, str], float]:
         """Return when single names will be released, by handle id and name."""
-        rows = self._state.query("SELECT handle, name, due FROM timer WHERE name <> ?", _ALL)
-        return {(row["handle"], row["name"]): float(row["due"]) for row in rows}
+        rows = self._state.read("SELECT handle, name, due FROM timer WHERE name <> ?", _ALL)
+        return {(handle_id, name): due for handle_id, name, due in rows}
 
     def due(self, now: float) -> list[ReleaseTarget]:
         """Return what is to be released by now, CLOCK_BOOTTIME in seconds, the earliest first."""
@@ -78,20 +78,12 @@ class Timers:
         return None if due is None else float(due)
 
     def _select(self, where: str, *values: float) -> list[Timer]:
-        rows = self._state.query(
+        rows = self._state.read(
             f"SELECT handle, name, acquisition, due FROM timer {where} ORDER BY due", *values
         )
         return [
-            Timer(
-                ReleaseTarget(
-                    row["handle"],
-                    row["acquisition"],
-                    None if row["name"] == _ALL else (row["name"],),
-                    by="delay",
-                ),
-                row["due"],
-            )
-            for row in rows
+            Timer(ReleaseTarget(handle_id, acquisition, (name,) if name else None, by="delay"), due)
+            for handle_id, name, acquisition, due in rows
         ]
 
     def disarm(self, handle_id: str, names: Iterable[str] | None = None) -> None:
@@ -110,7 +102,7 @@ class Timers:
             "SELECT DISTINCT handle FROM timer WHERE NOT EXISTS "
             "(SELECT 1 FROM handle WHERE id = timer.handle)"
         )
-        return [row["handle"] for row in rows]
+        return [handle_id for (handle_id,) in rows]
 
 
 _NO_BOOT = "given-up"  # a boot id that no living process has

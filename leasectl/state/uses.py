@@ -8,16 +8,13 @@ method that changes something belongs inside `State.transaction`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import handles
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
-
-if TYPE_CHECKING:
-    import sqlite3
 
 
 class SeenMark(NamedTuple):
@@ -93,7 +90,7 @@ class Uses:
             handle.id,
             handle.acquisition,
         )
-        return frozenset(row["name"] for row in rows)
+        return frozenset(name for (name,) in rows)
 
     def begin(self, handle: Handle, name: str) -> None:
         """Mark a name as in use, and not ready."""
@@ -110,10 +107,8 @@ class Uses:
 
     def last(self) -> dict[tuple[str, str], LastUse]:
         """Return the last use of each held name, by handle and name; without those never used."""
-        rows = self._state.query("SELECT handle, name, acquisition, until FROM name_in_use")
-        return {
-            (row["handle"], row["name"]): LastUse(row["acquisition"], row["until"]) for row in rows
-        }
+        rows = self._state.read("SELECT handle, name, acquisition, until FROM name_in_use")
+        return {(handle_id, name): LastUse(*use) for handle_id, name, *use in rows}
 
     def marks(self, handle: Handle) -> dict[str, SeenMark]:
         """Return the marks that were seen at a handle, by name."""
@@ -123,7 +118,7 @@ class Uses:
             handle.id,
             handle.acquisition,
         )
-        return {row["name"]: _mark(row) for row in rows}
+        return {name: _mark(*mark) for name, *mark in rows}
 
     def ready(self, handle: Handle) -> frozenset[str]:
         """Return the names of a handle that are ready to be given back."""
@@ -187,12 +182,12 @@ class Uses:
 
     def all_seen(self) -> list[SeenName]:
         """Return all names with a mark that was seen."""
-        rows = self._state.query(
+        rows = self._state.read(
             "SELECT handle, acquisition, name, id, asked_by, ends_at, is_ready FROM mark_seen"
         )
         return [
-            SeenName(ReleaseTarget(row["handle"], row["acquisition"], (row["name"],)), _mark(row))
-            for row in rows
+            SeenName(ReleaseTarget(handle_id, acquisition, (name,)), _mark(*mark))
+            for handle_id, acquisition, name, *mark in rows
         ]
 
     def of_nobody(self) -> list[str]:
@@ -204,7 +199,7 @@ class Uses:
             "WHERE lease.handle = said.handle AND lease.name = said.name "
             "AND handle.acquisition = said.acquisition)"
         )
-        return [row["handle"] for row in rows]
+        return [handle_id for (handle_id,) in rows]
 
     def forget_of_nobody(self, handle_id: str) -> None:
         """Forget uses and marks of names that a handle doesn't hold."""
@@ -217,5 +212,5 @@ class Uses:
             )
 
 
-def _mark(row: sqlite3.Row) -> SeenMark:
-    return SeenMark(row["id"], row["asked_by"], row["ends_at"], bool(row["is_ready"]))
+def _mark(mark_id: str, asked_by: str, ends_at: float, is_ready: int) -> SeenMark:
+    return SeenMark(mark_id, asked_by, ends_at, bool(is_ready))

@@ -63,7 +63,10 @@ class Stays:
         rows = self._state.read(
             "SELECT backend, settings, name, type, process, ttl_seconds FROM stay"
         )
-        return [Stay(*where, parse_process(process), ttl) for *where, process, ttl in rows]
+        return [
+            Stay(backend, settings, name, pool_type, parse_process(process), ttl)
+            for backend, settings, name, pool_type, process, ttl in rows
+        ]
 
 
 class MadePool(NamedTuple):
@@ -107,7 +110,10 @@ class MadePools:
     def all(self) -> list[MadePool]:
         """Return all of them."""
         rows = self._state.read("SELECT backend, settings, type, process FROM made_pool")
-        return [MadePool(*where, parse_process(process)) for *where, process in rows]
+        return [
+            MadePool(backend, settings, pool_type, parse_process(process))
+            for backend, settings, pool_type, process in rows
+        ]
 
     def is_asked_for(self, pool: MadePool) -> bool:
         """Return whether a handle holds a lease of it, or waits for one."""
