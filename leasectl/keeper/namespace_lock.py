@@ -37,6 +37,7 @@ from typing import NamedTuple, NoReturn
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log, described
 from leasectl.state.directory import State
+from leasectl.system.background import close_all_but
 from leasectl.system.clock import Clock
 from leasectl.system.namespaces import lock_path
 from leasectl.system.own_files import open_own
@@ -184,10 +185,7 @@ def _fork_anchor(fd: int) -> _Anchor:
 def _be_anchor(fd: int) -> NoReturn:
     """Sleep until the lock's file is removed or replaced."""
     try:
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) not in (0, 1, 2, fd):
-                with contextlib.suppress(OSError):
-                    os.close(int(name))
+        close_all_but((fd,))
         while os.fstat(fd).st_nlink:
             time.sleep(_ANCHOR_LOOKS_SECONDS)
     finally:

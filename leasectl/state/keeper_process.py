@@ -355,14 +355,13 @@ def _report_candidate(argv: Sequence[str]) -> None:
 
 def _become(argv: Sequence[str], env: dict[str, str], go: int) -> None:
     """In the forked process: drop everything that was the caller's, wait, run."""
+    from leasectl.system.background import close_all_but  # no command needs it
+
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (0, 1, 2, go):
-            with contextlib.suppress(OSError):
-                os.close(int(name))
+    close_all_but((go,))
     for signum in _RESET:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, KEEPER_SIGNALS)

@@ -11,23 +11,16 @@ from typing import NamedTuple
 
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State
-from leasectl.state.rows import OF_EXTENSION, SERVED_KEY_LABEL, is_renewed
+from leasectl.state.rows import is_kept_by_client, is_renewed, parse_labels
 
 _HAS_LEASES = "EXISTS (SELECT 1 FROM lease WHERE lease.handle = handle.id)"
-# Tests first for the usual case, no labels.
-_HAS_LABEL = f"labels <> '' AND instr(char(10) || labels, char(10) || '{SERVED_KEY_LABEL}=') > 0"
-# The same as `rows.is_on_record_elsewhere`.
-_IS_ON_RECORD_ELSEWHERE = f"(served AND ({_HAS_LABEL} OR instr(id, '{OF_EXTENSION}') > 0))"
 _UNFOLLOWED = (
-    "SELECT id, ttl_seconds, scope, explicit_ttl, runner IS NOT NULL FROM handle "
+    "SELECT id, ttl_seconds, scope, explicit_ttl, runner IS NOT NULL, served, labels FROM handle "
     f"WHERE state <> 'released' AND guard IS NULL AND waiter IS NULL AND {_HAS_LEASES} "
-    f"AND NOT {_IS_ON_RECORD_ELSEWHERE} AND NOT EXISTS "
-    "(SELECT 1 FROM timer WHERE timer.handle = handle.id AND timer.name = '') ORDER BY id"
+    "AND NOT EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id AND timer.name = '') "
+    "ORDER BY id"
 )
-_ELSEWHERE = (
-    f"SELECT count(*) FROM handle WHERE state <> 'released' AND {_IS_ON_RECORD_ELSEWHERE} "
-    f"AND {_HAS_LEASES}"
-)
+_SERVED = f"SELECT id, labels FROM handle WHERE served AND state <> 'released' AND {_HAS_LEASES}"
 _OF_OTHERS = (
     "SELECT id FROM handle WHERE state <> 'released' "
     "AND (guard NOT LIKE :here OR waiter NOT LIKE :here) ORDER BY id"
@@ -46,17 +39,19 @@ _NAMES = (
 
 def never_ending(state: State) -> list[str]:
     """Return the ids of handles that hold a lease which nothing on record here will end."""
-    return [
-        handle_id
-        for handle_id, ttl, scope, is_explicit, has_runner in state.read(_UNFOLLOWED)
-        if ttl is None
-        or is_renewed(ttl, scope, is_explicit=bool(is_explicit), is_followed=bool(has_runner))
-    ]
+    found = []
+    for handle_id, ttl, scope, explicit, has_runner, served, labels in state.read(_UNFOLLOWED):
+        renews = is_renewed(ttl, scope, is_explicit=bool(explicit), is_followed=bool(has_runner))
+        is_elsewhere = served and is_kept_by_client(handle_id, parse_labels(labels))
+        if (ttl is None or renews) and not is_elsewhere:
+            found.append(handle_id)
+    return found
 
 
 def on_record_elsewhere(state: State) -> int:
     """Return how many handles hold a lease of `leasectl serve` for a client with records."""
-    return int(state.query(_ELSEWHERE)[0][0])
+    served = state.read(_SERVED)
+    return sum(is_kept_by_client(handle_id, parse_labels(labels)) for handle_id, labels in served)
 
 
 def of_other_namespaces(state: State, here: int) -> list[str]:

@@ -123,9 +123,12 @@ def is_on_record_elsewhere(handle: Handle) -> bool:
 
     Only that client knows of its guard and its release.
     """
-    return is_of_extension(handle) or (
-        handle.served and any(key == SERVED_KEY_LABEL for key, _ in handle.request.labels)
-    )
+    return handle.served and is_kept_by_client(handle.id, handle.request.labels)
+
+
+def is_kept_by_client(handle_id: str, labels: Labels) -> bool:
+    """Return whether a handle's client has records, for one that `leasectl serve` granted."""
+    return OF_EXTENSION in handle_id or any(key == SERVED_KEY_LABEL for key, _ in labels)
 
 
 def is_renewed(
