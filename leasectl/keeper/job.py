@@ -7,6 +7,7 @@ once on the embedded pool or by the thread of a server, and tries again what fai
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 from collections.abc import Callable, Container, Hashable, Iterable
 from functools import partial
@@ -17,13 +18,15 @@ from leasectl.keeper.log import Log, described
 from leasectl.keeper.server import Server
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
+from leasectl.state.directory import State
 from leasectl.system.backoff import Backoff
-from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
 from leasectl.text.durations import format_seconds
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+# A file size limit that leaves so much for the records to grow isn't why they can't be written.
+_ROOM_BYTES = 1 << 20
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
@@ -56,12 +59,16 @@ def lift_limit(limit: int) -> int:
     return resource.getrlimit(limit)[0]
 
 
-def is_file_size_limited() -> bool:
-    """Return whether a limit that can't be lifted keeps this process from writing larger files.
+def is_file_size_limited(state: State) -> bool:
+    """Return whether a limit that can't be lifted keeps this process from writing records.
 
     It may have been set since this process began, as by prlimit(1).
     """
-    return lift_limit(resource.RLIMIT_FSIZE) != resource.RLIM_INFINITY
+    limit, largest = lift_limit(resource.RLIMIT_FSIZE), 0
+    for ending in ("", "-wal"):
+        with contextlib.suppress(OSError):
+            largest = max(largest, os.stat(state.path(f"state.db{ending}")).st_size)
+    return limit != resource.RLIM_INFINITY and limit < largest + _ROOM_BYTES
 
 
 class _Retry(NamedTuple):
@@ -73,12 +80,13 @@ class Retries:
     """What has failed and is to be tried again, after pauses of double length each.
 
     Args:
-        clock: Where times come from.
+        service: On the state directory that is kept.
         log: Told of each failure, and of when the next try is.
     """
 
-    def __init__(self, clock: Clock, log: Log) -> None:
-        self._clock = clock
+    def __init__(self, service: Service, log: Log) -> None:
+        self._state = service.state
+        self._clock = service.clock
         self._log = log
         self._retries: dict[Hashable, _Retry] = {}
 
@@ -112,7 +120,7 @@ class Retries:
             StateUnwritable: This process can never write; another keeper can.
         """
         if isinstance(error, ImportError) or (
-            isinstance(error, StateUnwritable) and is_file_size_limited()
+            isinstance(error, StateUnwritable) and is_file_size_limited(self._state)
         ):
             raise error
         before = self._retries.get(key)
@@ -152,7 +160,7 @@ class Job(Generic[Item, Result]):
         self._service = service
         self._clock = service.clock
         self._log = log
-        self._retries = Retries(service.clock, log)
+        self._retries = Retries(service, log)
         self._threads: RequestThreads[Server, Item, Result] = RequestThreads(
             self._begin, clock=service.clock
         )

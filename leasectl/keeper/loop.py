@@ -150,7 +150,7 @@ class _Loop:
                 self._pause(_PAUSE_AFTER_FAILURE_SECONDS)
             except Exception as error:
                 self._log.write(f"can't go on: {described(error)}")
-                if isinstance(error, StateUnwritable) and is_file_size_limited():
+                if isinstance(error, StateUnwritable) and is_file_size_limited(self._state):
                     self._end("ended: it may not write files of that size, by a limit of its own")
                     return
                 failures += 1

@@ -46,7 +46,7 @@ class Renewals:
         self._keys: dict[str, Key] = {}  # of those that it renews, by their ids
         self._due: DueTimes[Key] = DueTimes()
         self._renewed_at: dict[Key, float] = {}
-        self._retries = Retries(service.clock, log)
+        self._retries = Retries(service, log)
         self._threads: RenewalThreads | None = None
 
     @property

@@ -52,7 +52,7 @@ class Rounds:
         self._jobs = (self._releases, self._renewals, self._answers, self._stays, self._unused)
         self._followed: frozenset[Process] = frozenset()  # without those of handles
         self._abandoned: list[ReleaseTarget] = []  # that this round has released
-        self._retries = Retries(self._clock, log)  # of the parts of a round
+        self._retries = Retries(service, log)  # of the parts of a round
         self._to_load: set[str] = set()  # URLs of backends
 
     def go(self) -> float | None:

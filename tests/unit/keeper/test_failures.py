@@ -31,6 +31,7 @@ from tests.kit.support import Cli, clean_environment
 from tests.kit.waits import eventually
 
 START = 1000.0
+AS_ANOTHER = ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups"]
 
 
 @pytest.fixture
@@ -176,13 +177,14 @@ def job(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
     for folder in tmp_path.parents:
         if folder.stat().st_mode & 0o077 == 0:  # pytest's own
             os.chmod(folder, 0o755)
-    drop = ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups"]
-    if subprocess.run([*drop, sys.executable, "-c", ""], stderr=subprocess.DEVNULL).returncode:
+    if subprocess.run(
+        [*AS_ANOTHER, sys.executable, "-c", ""], stderr=subprocess.DEVNULL
+    ).returncode:
         pytest.skip("another user can't run this Python")
 
     class Job(Cli):
         def command(self, *args: str) -> list[str]:
-            return [*drop, *super().command(*args)]
+            return [*AS_ANOTHER, *super().command(*args)]
 
     job = Job(tmp_path / "of-another", tmp_path, {**clean_environment(), "HOME": "/nonexistent"})
     yield job
@@ -228,7 +230,7 @@ class TestLimitsOfAnotherJob:
         guard = job.spawn(["sleep", "1000"])
         job.ok("acquire", "-q", "T", "--guard-pid", str(guard.pid))
         (keeper,) = eventually(job.keepers)
-        resource.prlimit(keeper, resource.RLIMIT_FSIZE, (0, 0))
+        subprocess.run([*AS_ANOTHER, "prlimit", "--fsize=0:0", f"--pid={keeper}"], check=True)
         guard.kill()
         eventually(lambda: not Path(f"/proc/{keeper}").exists())
         assert job.ok("acquire", "-q", "T", "-w", "5m")
