@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leasectl.errors import Unanswered
+from leasectl.system import program
+from leasectl.system.poll import sleep
 from leasectl.system.program import Ended, run_program
 from leasectl.system.signals import SignalTrap
 from tests.kit.waits import eventually
@@ -108,9 +110,13 @@ def test_no_signal_is_blocked_or_ignored_in_it() -> None:
     assert [int(line.split()[1], 16) & (1 << 14 | 1 << 16) for line in said.splitlines()] == [0, 0]
 
 
-def test_a_signal_ends_it_with_what_waits_for_it() -> None:
+def test_a_signal_ends_it_with_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep_after_signal(**keywords: Any) -> set[int]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return sleep(**keywords)
+
+    monkeypatch.setattr(program, "sleep", sleep_after_signal)
     with SignalTrap() as trap, pytest.raises(Unanswered):
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         run("sleep 1000")
     assert trap.signum == signal.SIGTERM
 
