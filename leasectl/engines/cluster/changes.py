@@ -80,7 +80,7 @@ def revoked(resource: ResourceObject, reason: str, life: str = "") -> ResourceOb
     """Return a resource whose claim was ended by force, and is kept for its holder for its time.
 
     Its renewal time stays: an observer continues to count from there. Where claims end by
-    themselves, nobody keeps the life alive that it gets for the time that is left.
+    themselves, it gets a new life for the time that is left, which isn't kept alive.
     """
     assert resource.claim is not None
     return resource._replace(claim=resource.claim._replace(ended=safe_text(reason), life=life))

@@ -1,9 +1,9 @@
 """Read and change memberships.
 
-So everybody sees a name in one pool or in none, and a move is one write. What several names are
-to become is decided of all before any is written; then each is written, guarded by what was seen of
-it, and what comes into a pool, or is to, in the steps of `entering`. Where somebody was faster, one
-looks and decides anew.
+A name's pool is a fact of its own object. So every process sees the name in one pool or in none,
+and a move is one write. A change of several names is decided for all of them before the first is
+written. Then each is written, guarded by what was seen of it; names that enter a pool, or are to,
+take the steps of `entering`. If another writer was faster, the facts are read and decided again.
 """
 
 from __future__ import annotations

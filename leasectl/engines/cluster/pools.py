@@ -258,9 +258,9 @@ class ClusterPools:
             raise refusals.pool_exists(pool_type) from error
 
     def _once_made(self, pool_type: str) -> PoolObject | None:
-        """What is there of a pool, once who is making it is done or has had the time for it.
+        """Return a pool's object, after its creator had the time to complete it.
 
-        Who ends what another has begun begins anew, and so would that one.
+        Ending a creation that still goes on would make both creators begin again.
         """
         there = self._context.pool_object(pool_type)
         word = None if there is None else there.word

@@ -1,15 +1,16 @@
 """Renew a claim: one guarded write for each resource, without a read.
 
-It is written from the object as it was written here last. Where that isn't so any more it is looked
-at: a note that somebody has left is no reason not to renew; another's claim is, and so is that it
-was ended by force. Deadlines count from before the write, so no answer that is late or lost does
-any harm. What is over isn't brought back: it is freed, and said to be lost.
+A renewal is written from the object as it was last written here. If that is refused, the object is
+read: a note that another process has left is no reason not to renew. Another's claim is one, and so
+is an end by force. Deadlines count from before the write, so an answer that is late or lost does no
+harm. A claim whose time is over isn't renewed: it is freed, and reported as lost.
 
-Each resource of a claim is tried, whatever becomes of the others, and none takes the time of the
-rest. The first failure is raised in the end.
+Each resource of a claim is tried, whatever happens to the others, and none takes the time of the
+rest. The first failure is raised at the end.
 
-A Lease on which somebody has left a note since it was written here is about to be written once
-more, by the answer. Whoever can come back soon (a keeper) puts its renewal off to that:
+If another process has left a note on a Lease since it was written here, the answer is about to
+write that Lease once more. A caller that can come back soon (a keeper) puts its renewal off until
+then:
 
 =====================  ===============================================================
 first call             renews the others, and tells of the notes
@@ -17,8 +18,8 @@ answer (`notes`)       writes the answer, and renews with the same write
 second call, soon      looks at what was put off; renews what no answer has renewed
 =====================  ===============================================================
 
-Each Lease's time counts from before the first call, whoever renews it. If the second call is late,
-it renews everything.
+The time of each Lease counts from before the first call, whichever write renews it. If the second
+call is late, it renews everything.
 """
 
 from __future__ import annotations

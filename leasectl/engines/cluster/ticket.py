@@ -47,8 +47,8 @@ class OwnTicket:
         object_name: Of its object, also before there is one.
         life: What it is kept alive by, and its claim; empty where they don't end by themselves.
         is_tried: It may have been put, also without an answer that says so.
-        unsure: The resources, as they were seen, that a claim of it was sent to of which nobody has
-            said what became of it; empty where that is known.
+        unsure: The resources, as they were seen, to which a claim was sent whose outcome is still
+            unknown; empty if the outcome is known.
         claim_sent_at: When that claim, or the last one, was sent, on the elapsed clock.
         refusal: Why it may not be renewed any more; None while it may.
         heard: The version of the newest event that has woken its waiter: an older view doesn't show

@@ -1,19 +1,20 @@
-"""Values under keys: an object for each.
+"""Values under keys: one object for each subject.
 
-A change is the one write of its subject's object, guarded by the resourceVersion with which that
-was read. Where a claim has to allow it, that is looked at after the reading and right before the
-write: so whoever has it since, and has changed anything of the subject, was there before that
-reading, and then the claim isn't ours, or after it, and then the write is refused. Who comes to
-have it between our look and our write finds, where it says which versions it has read, that these
-aren't those any more.
+A change is one write of its subject's object, guarded by the version with which that was read. If a
+claim has to allow the change, the claim is checked after that reading, right before the write. So a
+later holder of the claim that has changed the subject did so either before the reading, and then
+the check finds that the claim isn't ours, or after it, and then the write is refused. A process
+that gets the claim between our check and our write states the versions that it has read, and is
+refused because they have changed.
 
-The claim is given back after that. Killed before, its process leaves what was changed, and a claim
-that is its own still: its keeper gives that back, or the ttl ends it.
+The claim is given back after the write. A process that is killed before leaves the change and its
+claim: its keeper gives the claim back, or the ttl ends it.
 
-A content is announced in the subject's object before it is made, and taken away after that says
-that it is to go. Killed in between, its process leaves an entry there, by which `tidy` finds it.
-Nothing goes by itself here: a process that has done a work, lists results, or keeps a state
-directory tidies. How long is told by wall clocks, of who wrote it and of who looks.
+A content is announced in the subject's object before it is written, and removed after that object
+marks it as to be removed. A process that is killed in between leaves an entry there, by which
+`tidy` finds it. Nothing expires by itself here: a process tidies that has done a work, lists
+results, or keeps a state directory. Times are compared by wall clocks, the writer's and the
+reader's.
 """
 
 from __future__ import annotations

@@ -305,9 +305,10 @@ class ClusterWaiter:
     def _until_more(self, outlook: Outlook, pool: PoolObject) -> Outlook | None:
         """Look for names that are to move into a pool and whose claims are over.
 
-        Whoever has names be moved so says first in the pool where they are to come that there may
-        be some. A waiter there with nobody before it looks at them whenever the time of the next of
-        their leases may be over: no watch of its own tells of that, nor of renewals.
+        A process that schedules such a move first says in the target pool that names may come
+        (`PoolObject.coming`). A waiter there that is blocked by no other looks at these names
+        whenever the next of their leases may be over: its own watch tells neither of that nor of
+        renewals.
 
         Returns:
             The outlook, with the time to look again at; None where something has come.
@@ -377,9 +378,9 @@ class ClusterWaiter:
     def _take_away(self, left: Sequence[TicketObject]) -> None:
         """Remove a ticket that has become a claim, if it was put, and those that others left.
 
-        Nobody waits for that. Killed before it is done, a process leaves its ticket, of which the
-        resource remembers that it has had what it waited for, as long as it is there. Whoever has
-        the resource next takes it away, too, and if nobody does it is over with its ttl.
+        The grant doesn't wait for that. A process that is killed before leaves its ticket, and the
+        resource remembers that the ticket has become a claim. The next holder of the resource
+        removes it, too; otherwise it expires with its ttl.
         """
         own = self.ticket
         with self._objects.limited(self._clock.elapsed() + _SECONDS):
@@ -407,11 +408,12 @@ class ClusterWaiter:
 
 
 class ProcessEnds:
-    """What one waiter hears of the ends of processes.
+    """Watch processes for one waiter: those it is asked about, and those of better tickets.
 
-    A ticket says which process waits with it. Who is behind another one of the same state directory
-    follows that process, and so a waiter that was killed there costs nobody its ttl, also where no
-    keeper is. Of other state directories nothing is believed: they may be anywhere.
+    A ticket names the process that waits with it. A waiter behind a ticket of the same state
+    directory watches that process, so a waiter that was killed there delays no other for its ttl,
+    even without a keeper. The processes of other state directories may be on other machines, so
+    they aren't watched.
 
     Args:
         context: Knows what is of its own state directory, and is told which waiters are dead.
