@@ -259,10 +259,7 @@ class _Reader:
 
     def _setting(self, key: str, value: Scalar, path: str) -> float | int:
         if key == "burst":
-            if not value.plain or not _COUNT.fullmatch(value.text) or len(value.text) > 9:
-                said = printable(value.text)
-                raise self._refused(value, f'{path}.burst: "{said}" is not a whole number')
-            return int(value.text)
+            return self._whole_number(value, f"{path}.burst", longest=9)
         with self._refusing(value, f"{path}.{key}"):
             return parse_duration(value.text)
 
@@ -381,12 +378,18 @@ class _Reader:
 
     def _number(self, fields: Mapping[str, Part], key: str, path: str) -> int:
         value = self._scalar(fields[key], f"{path}.{key}")
-        said = printable(value.text)
-        if not value.plain or not _COUNT.fullmatch(value.text):
-            raise self._refused(value, f'{path}.{key}: "{said}" is not a whole number')
+        number = self._whole_number(value, f"{path}.{key}", longest=1000)
         least, most = _RANGES[key]
-        if len(value.text) > len(str(most)) or not least <= int(value.text) <= most:
+        if not least <= number <= most:
+            said = printable(value.text)
             raise self._refused(value, f"{path}.{key} {said}: it can be {least} to {most}")
+        return number
+
+    def _whole_number(self, value: Scalar, path: str, *, longest: int) -> int:
+        is_number = value.plain and _COUNT.fullmatch(value.text) and len(value.text) <= longest
+        if not is_number:
+            said = printable(value.text)
+            raise self._refused(value, f'{path}: "{said}" is not a whole number')
         return int(value.text)
 
     def _count_in(self, count: int, part: Part) -> None:

@@ -70,7 +70,6 @@ class ServedLeases:
     Args:
         service: On the state directory and backend that are served.
         threads: They ask that backend, where it is another server; None where it isn't.
-        waits_in_threads: They also wait for leases, one thread for each request.
         losses: Knows what was lost; None for a backend that doesn't take leases away.
         rules: For clients of the lease proxy's protocol.
         guard: The process whose death releases what is granted here; None for none.
@@ -89,7 +88,6 @@ class ServedLeases:
         service: Service,
         *,
         threads: ServiceThreads | None,
-        waits_in_threads: bool,
         losses: LossWatch | None,
         rules: Rules,
         guard: Process | None = None,
@@ -99,7 +97,8 @@ class ServedLeases:
     ) -> None:
         self.service = service
         self._threads = threads
-        self._waiting_threads = threads if waits_in_threads else None
+        # Another server without pools of ours has a thread wait for each request.
+        self._waiting_threads = None if service.kind.has_pools else threads
         self._losses = losses
         self.rules = rules
         self._guard = guard

@@ -101,8 +101,6 @@ def serve(
     trusted: tuple[Network, ...],
     guard: Process | None,
     own_name: str,
-    open_another: Callable[[], Service],
-    probe: Callable[[], None] | None,
     ready: Callable[[], None],
     warn: Callable[[str], None],
 ) -> None:
@@ -117,8 +115,6 @@ def serve(
         guard: The process whose end is the server's, and that of all leases granted here; None for
             none.
         own_name: The host name that the server was told to listen at.
-        open_another: Opens the same service for another thread, which calls it.
-        probe: Finds out whether the backend works, as `open_probe` makes it.
         ready: Called as soon as requests are answered.
         warn: Called with a line for the server's operator.
 
@@ -134,12 +130,12 @@ def serve(
     watch = KeeperWatch(service, notices)
     threads = None
     if kind.remote:
-        threads = ServiceThreads(open_another, most_waits=0 if kind.has_pools else _most_waits())
+        most_waits = 0 if kind.has_pools else _most_waits()
+        threads = ServiceThreads(service.for_another_thread, most_waits=most_waits)
     losses = None if kind.has_pools else LossWatch(service, notices)
     leases = ServedLeases(
         service,
         threads=threads,
-        waits_in_threads=not kind.has_pools,
         losses=losses,
         rules=rules,
         guard=guard,
@@ -147,12 +143,13 @@ def serve(
         notices=notices,
         keeper_watch=watch,
     )
-    live = Live(Editions(open_another, needs_token=tokens is not None), now=clock.elapsed)
+    editions = Editions(service.for_another_thread, needs_token=tokens is not None)
+    live = Live(editions, now=clock.elapsed)
     extension = Extension(leases, notices, trusted=trusted)
     app = make_app(
         leases,
         meter,
-        Health(service.state, probe),
+        Health(service.state, kind.open_probe(service.context)),
         Page(live, SignIn(tokens, port=bound.getsockname()[1], clock=clock)),
         extension,
         tokens=tokens,

@@ -132,8 +132,6 @@ class LeasectlWorld(LocalWorld):
             trusted=(),
             guard=None,
             own_name="127.0.0.1",
-            open_another=service.for_another_thread,
-            probe=None,
             ready=lambda: None,
             warn=lambda line: None,
         )

@@ -243,9 +243,6 @@ def command(
         trusted=trusted,
         guard=guard,
         own_name=address[0],
-        # Not by what the environment says, which may be of a folder that we have left by then.
-        open_another=service.for_another_thread,
-        probe=service.kind.open_probe(service.context),
         ready=ready,
         warn=warn,
     )

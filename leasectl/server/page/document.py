@@ -12,7 +12,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from leasectl.engines.facts import NO_SETTINGS
 from leasectl.pools.overview import what_is_noted, why_unavailable
+from leasectl.pools.settings import describe
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import as_given, build_url_in, short_handle, short_name
@@ -38,6 +40,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(
+        no_settings=NO_SETTINGS,
         since=since,
         until=until,
         what_is_noted=what_is_noted,
@@ -48,6 +51,7 @@ def _environment() -> Environment:
         described=described,
         duration=format_duration,
         given=as_given,
+        granting=describe,
         short_handle=short_handle,
         short_name=short_name,
         shown=shown,

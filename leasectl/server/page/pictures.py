@@ -114,7 +114,6 @@ def _percent(part: float, whole: float) -> float:
 # More make a page that takes long to load; so narrow ones can't be told apart.
 _MOST_BARS, _MOST_ROWS, _MOST_WAITS = 1500, 100, 20
 _LEAST_PERCENT, _GAP_PERCENT, _WRITTEN_PERCENT = 0.3, 0.1, 3.0
-ROW, WAIT = 20, 6  # pixels
 
 
 class Bar(NamedTuple):
@@ -133,14 +132,12 @@ class Lane(NamedTuple):
     Args:
         name: The resource.
         label: As it is written beside the lane.
-        y: The top, in pixels.
         leases: Its leases.
         waits: The waits for them.
     """
 
     name: str
     label: str
-    y: int
     leases: Sequence[Bar]
     waits: Sequence[Bar]
 
@@ -150,18 +147,12 @@ class Lanes(NamedTuple):
 
     Args:
         lanes: One for each resource.
-        waiting: Who waits now, one below the other from `y` on.
-        y: Below the lanes, in pixels.
-        height: Of all, in pixels.
-        labels_width: Of what is written beside the lanes, in pixels.
+        waiting: The requests that wait now, one below the other under the lanes.
         left_out: What isn't shown; empty for nothing.
     """
 
     lanes: Sequence[Lane]
     waiting: Sequence[Bar]
-    y: int
-    height: int
-    labels_width: int
     left_out: str
 
 
@@ -187,25 +178,18 @@ def lanes_of(bars: Sequence[LeaseBar], pool: ShownPool, since: float, until: flo
         Lane(
             name,
             shorten(short_name(name, pool.type), _LONGEST_NAME),
-            n * ROW,
             scale.spaced([scale.lease(each) for each in found]),
             scale.spaced([scale.wait(each) for each in found if each.begin - each.queued >= 1]),
         )
-        for n, (name, found) in enumerate(of.items())
+        for name, found in of.items()
     ]
     waiting = [
         scale.bar(each.since, until, "", f"{shown(each.holder.name)} waits")
         for each in pool.queue[:_MOST_WAITS]
     ]
-    y = len(lanes) * ROW
-    height = y + (len(waiting) * WAIT + 6 if waiting else 0)
-    labels = [each.label for each in lanes] + (["waiting"] if waiting else [])
     return Lanes(
         lanes,
         waiting,
-        y,
-        height,
-        8 + round(6.6 * max(map(len, labels), default=0)),
         _left_out(len(bars) - len(drawn), len(names) - len(lanes), len(pool.queue) - len(waiting)),
     )
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
-from leasectl.engines.facts import NO_SETTINGS
 from leasectl.pools.counted import CountedType, Counts
 from leasectl.pools.overview import (
     Overview,
@@ -18,12 +17,10 @@ from leasectl.pools.overview import (
     by_number,
     timeless,
 )
-from leasectl.pools.settings import describe
 from leasectl.server.page.document import render
 from leasectl.server.page.history import PoolHistory
-from leasectl.server.page.pictures import HEIGHT, ROW, WAIT, WIDTH, charts_of, lanes_of, time_axis
+from leasectl.server.page.pictures import HEIGHT, WIDTH, charts_of, lanes_of, time_axis
 from leasectl.server.page.view import View
-from leasectl.text.durations import format_duration
 from leasectl.text.wording import NO_POOLS
 
 # What stands open among all pools, and on a pool's own page; what can be opened; what is counted.
@@ -164,7 +161,7 @@ def _summary(pools: Sequence[ShownPool], at: float, now: float, view: View) -> M
     ]
     return render(
         "pools.html",
-        pools=[(pool, _oldest(pool), is_cordoned(pool), _facts(pool)) for pool in found],
+        pools=[(pool, _oldest(pool), is_cordoned(pool)) for pool in found],
         with_pace=any(each.settings.pace_seconds for each in found),
         with_unavailable=any(each.unavailable for each in found),
         nothing=NO_POOLS if not pools else "No pool, lease or request matches.",
@@ -207,9 +204,8 @@ def _pool(
     return render(
         "pool.html",
         pool=pool,
-        facts=_facts(pool),
         is_cordoned=is_cordoned(pool),
-        next_grant=at + pool.next_grant_in_seconds if pool.next_grant_in_seconds > 0 else None,
+        at=at,
         held=held[:MOST_ROWS],
         queue=queue[:MOST_ROWS],
         with_priority=any(each.priority or each.effective_priority for each in queue),
@@ -227,18 +223,11 @@ def _picture(pool: ShownPool, history: PoolHistory, at: float, view: View) -> di
     series = history.series(view, at)
     bars = history.bars(series.since, series.until) if view.pool else ()
     return {
-        "size": (WIDTH, HEIGHT, ROW, WAIT),
+        "size": (WIDTH, HEIGHT),
         "ticks": time_axis(series.since, series.until),
         "charts": charts_of(series, pool),
         "lanes": lanes_of(bars, pool, series.since, series.until) if view.pool else None,
     }
-
-
-def _facts(pool: ShownPool) -> list[str]:
-    facts = [describe(pool.settings)] if pool.settings != NO_SETTINGS else []
-    if pool.default_grace_seconds is not None:
-        facts.append(f"default pool, grace {format_duration(pool.default_grace_seconds)}")
-    return facts
 
 
 def sections_of_counts(counts: Counts) -> tuple[Section, ...]:

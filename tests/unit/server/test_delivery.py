@@ -209,7 +209,6 @@ def test_what_could_not_be_recorded_just_then_is_settled_a_moment_later(
     served = served_leases.ServedLeases(
         desk.service,
         threads=None,
-        waits_in_threads=False,
         losses=None,
         rules=served_leases.Rules(1.0),
         clock=desk.time.clock,
