@@ -107,14 +107,11 @@ def _mend(store: KubernetesObjects, found: _Found) -> str:
     ]
     parts = [f"written again: {listed(written) or 'nothing'}"] if found.edited else []
     if found.orphaned:
-        parts.append(_make_again(store, found.orphaned))
+        for each in found.orphaned:
+            store.write(Change(None, new_pool(object_of_pool(each), each, NO_SETTINGS)))
+        types = listed(found.orphaned)
+        parts.append(f"made again, without pace and aging: pool {types}")
     return "; ".join(parts)
-
-
-def _make_again(store: KubernetesObjects, types: tuple[str, ...]) -> str:
-    for each in types:
-        store.write(Change(None, new_pool(object_of_pool(each), each, NO_SETTINGS)))
-    return f"made again, without pace and aging: pool {listed(types)}"
 
 
 def _found(store: KubernetesObjects) -> _Found:

@@ -77,7 +77,7 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     if not audit.all_agree(state, LOCAL):
         yield from _claims(state, backend)
         yield from _leases(state, handles, backend)
-    yield from _tickets_and_timers(state, handles, backend)
+    yield from _of_nobody(state, handles, backend)
     yield from _memberships(service)
     for pool_type, said, real in audit.miscounts(state):
         yield Disagreement(
@@ -107,12 +107,12 @@ def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagr
     for claim in audit.records_without_handle(state, LOCAL):
         yield Disagreement(
             f"{claim.claim_key} holds {claim.name}, but is not a held handle",
-            _forgetting(state, backend, claim),
+            partial(_forget, state, backend, claim),
         )
     for claim_key, name in audit.records_without_claim(state, LOCAL):
         yield Disagreement(
             f"{claim_key} claims {name}, which another handle holds",
-            _dropping(handles, claim_key, name),
+            partial(_drop, handles, claim_key, name),
         )
     for claim, recorded, real in audit.fence_mismatches(state):
         yield Disagreement(
@@ -120,10 +120,12 @@ def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagr
             partial(audit.correct_fence, state, claim, real),
         )
     for claim_key in audit.held_without_lease(state, LOCAL):
-        yield Disagreement(f"{claim_key} is held but holds nothing", _dropping(handles, claim_key))
+        yield Disagreement(
+            f"{claim_key} is held but holds nothing", partial(_drop, handles, claim_key)
+        )
 
 
-def _tickets_and_timers(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
+def _of_nobody(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
     for claim_key in audit.tickets_without_waiter(state):
         yield Disagreement(
             f"{claim_key} is in a queue, but isn't acquiring",
@@ -134,10 +136,6 @@ def _tickets_and_timers(state: State, handles: Handles, backend: Backend) -> Ite
             f"a delayed release is recorded for {handle_id}, which doesn't exist",
             partial(handles.timers.disarm, handle_id),
         )
-    yield from _uses(state)
-
-
-def _uses(state: State) -> Iterator[Disagreement]:
     uses = Uses(state)
     for handle_id in uses.of_nobody():
         yield Disagreement(
@@ -160,21 +158,15 @@ def _memberships(service: Service) -> Iterator[Disagreement]:
             yield Disagreement(f"{name} {what}", partial(known.memberships().put_right, name))
 
 
-def _forgetting(state: State, backend: Backend, claim: audit.Claim) -> Callable[[], object]:
-    def forget() -> None:
-        backend.release(claim.claim_key, [claim.name])
-        audit.forget_record(state, claim)
-
-    return forget
+def _forget(state: State, backend: Backend, claim: audit.Claim) -> None:
+    backend.release(claim.claim_key, [claim.name])
+    audit.forget_record(state, claim)
 
 
-def _dropping(handles: Handles, claim_key: str, *names: str) -> Callable[[], object]:
-    def drop() -> None:
-        handle = handles.load(claim_key)
-        if handle is not None and handle.state == "held":
-            handles.drop(handle, names, now=boottime_seconds(), lost=True)
-
-    return drop
+def _drop(handles: Handles, claim_key: str, *names: str) -> None:
+    handle = handles.load(claim_key)
+    if handle is not None and handle.state == "held":
+        handles.drop(handle, names, now=boottime_seconds(), lost=True)
 
 
 def _names_files_amiss(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:

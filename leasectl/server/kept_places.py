@@ -104,17 +104,13 @@ class KeptPlaces:
                 line = f"{this_process().encode()}\n{''.join(waiting)}"
                 self._lines = len(self._noted)
                 new = self._path.with_suffix(".new")
-                with open(new, "w", opener=_open_private) as file:
+                with open(new, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                     file.write(line)
                 new.replace(self._path)
             else:
                 with open(self._path, "a") as file:
                     file.write(line)
             self._lines += 1
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _take_left(directory: Path) -> dict[str, str]:

@@ -34,7 +34,7 @@ class Chart(NamedTuple):
     Args:
         kind: The quantity: ``held``, ``waiting`` or ``starts``.
         title: What stands above it.
-        area: The outline, as SVG has it.
+        area: The outline, a path of SVG.
         ticks: The ticks of its own axis.
         capacity: The points of the line that says how many resources there were.
     """
