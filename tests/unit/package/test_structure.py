@@ -45,9 +45,22 @@ MAY_READ_ENVIRONMENT = {
 }
 
 
-def imports(name: str) -> Iterator[str]:
-    """Yield the modules that a file imports, also inside functions."""
+def imports(name: str, *, for_types: bool = True) -> Iterator[str]:
+    """Yield the modules that a file imports, also inside functions.
+
+    Args:
+        name: The file.
+        for_types: Also those that only type checkers import.
+    """
+    of_types = {
+        id(inner)
+        for node in NODES[name]
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     for node in NODES[name]:
+        if id(node) in of_types and not for_types:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -80,7 +93,7 @@ def test_no_two_modules_import_each_other() -> None:
         for name in SOURCES
     }
     graph = {
-        module: {each for each in imports(name) if each in modules}
+        module: {each for each in imports(name, for_types=False) if each in modules}
         for module, name in modules.items()
     }
     for module in graph:

@@ -64,6 +64,12 @@ def is_namespace(text: str) -> bool:
     )
 
 
+def found_in(context: str, kubeconfigs: tuple[str, ...]) -> str:
+    """Return where a context is written, for messages."""
+    files = printable(":".join(kubeconfigs), longest=500)
+    return f'context "{printable(context)}" in {files}'
+
+
 def _parameters(url: str, query: str) -> dict[str, str]:
     given: dict[str, str] = {}
     for each in query.split("&"):

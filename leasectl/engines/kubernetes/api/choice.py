@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from leasectl.engines.kubernetes.api.address import KubernetesAddress, is_namespace
+from leasectl.engines.kubernetes.api.address import KubernetesAddress, found_in, is_namespace
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.http.http1 import parse_url
 from leasectl.text.wording import printable
@@ -90,12 +90,6 @@ class ClusterChoice(NamedTuple):
             f"{self.found} {why}: anyone on the network path to {self.server} could read and "
             "modify traffic and impersonate you"
         )
-
-
-def found_in(context: str, kubeconfigs: tuple[str, ...]) -> str:
-    """Return where a context is written, for messages."""
-    files = printable(":".join(kubeconfigs), longest=500)
-    return f'context "{printable(context)}" in {files}'
 
 
 def encode_choice(choice: ClusterChoice) -> str:

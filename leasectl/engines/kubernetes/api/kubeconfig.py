@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from leasectl.engines.kubernetes.api.choice import found_in
+from leasectl.engines.kubernetes.api.address import found_in
 from leasectl.errors import CorruptState, FileUnreadable, InvalidRequest, NotSupported
 from leasectl.http.settings import NamedFile
 from leasectl.http.tls import Pem, look_at

@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.api.access import Access
-from leasectl.engines.kubernetes.api.choice import ClusterChoice, found_in
+from leasectl.engines.kubernetes.api.address import found_in
+from leasectl.engines.kubernetes.api.choice import ClusterChoice
 from leasectl.errors import AccessRefused, CorruptState, InvalidRequest, LeaseError, NotAllowed
 from leasectl.http.settings import NamedFile, read_token
 from leasectl.http.tls import Pem, PemTls, Trust, look_at, pem_context
