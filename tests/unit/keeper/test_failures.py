@@ -27,7 +27,7 @@ from leasectl.system.request_threads import RequestThreads
 from tests.kit.desk import Desk
 from tests.kit.forking import child as child
 from tests.kit.forking import kill
-from tests.kit.support import Cli, clean_environment
+from tests.kit.support import Cli, Started, clean_environment
 from tests.kit.waits import eventually
 
 START = 1000.0
@@ -226,21 +226,27 @@ class TestLimitsOfAnotherJob:
         assert job.ok("acquire", "-q", "T", "-w", "5m")
 
     def test_one_that_may_no_longer_write_ends(self, job: Cli) -> None:
-        job.ok("pool", "create", "T", "--count", "1")
-        guard = job.spawn(["sleep", "1000"])
-        job.ok("acquire", "-q", "T", "--guard-pid", str(guard.pid))
-        (keeper,) = eventually(job.keepers)
+        keeper, guard = working_keeper(job)
         subprocess.run([*AS_ANOTHER, "prlimit", "--fsize=0:0", f"--pid={keeper}"], check=True)
         guard.kill()
         eventually(lambda: not Path(f"/proc/{keeper}").exists())
-        assert job.ok("acquire", "-q", "T", "-w", "5m")
+        assert job.ok("acquire", "-q", "T", "-c", "2", "-w", "5m")
+
+
+def working_keeper(cli: Cli) -> tuple[int, Started]:
+    """Start a keeper that releases one lease, and return its pid with the guard of another."""
+    cli.ok("pool", "create", "T", "--count", "2")
+    first, second = cli.spawn(["sleep", "1000"]), cli.spawn(["sleep", "1000"])
+    for guard in (first, second):
+        cli.ok("acquire", "-q", "T", "--guard-pid", str(guard.pid))
+    first.kill()
+    eventually(lambda: len(cli.held()) == 1, what="the keeper works")
+    (keeper,) = eventually(cli.keepers)
+    return keeper, second
 
 
 def test_file_size_limit_set_on_a_keeper_is_lifted_before_its_next_try(cli: Cli) -> None:
-    cli.ok("pool", "create", "T", "--count", "1")
-    guard = cli.spawn(["sleep", "1000"])
-    cli.ok("acquire", "-q", "T", "--guard-pid", str(guard.pid))
-    (keeper,) = eventually(cli.keepers)
+    keeper, guard = working_keeper(cli)
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     guard.kill()
     eventually(lambda: not cli.held(), what="the guard's lease is released")
