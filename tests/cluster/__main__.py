@@ -25,7 +25,7 @@ def main() -> int:
     with etcd_server(size=3) as server:
         run = Run(server, history, Habits())
         faults = plan(options.seed, options.minutes * 60)
-        report = run.under_faults(faults, participants=options.clients, seed=options.seed)
+        report = run.under_faults(faults, participants=options.clients, grants=1, seed=options.seed)
     for name, number in report.counts._asdict().items():
         print(f"{name}: {number}")
     print(f"violations: {len(report.violations)}")

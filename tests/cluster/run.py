@@ -56,13 +56,23 @@ class Run:
         self.recorder = Recorder(history)
         self._surroundings = Surroundings(self._prefix, _NAMES, history, habits)
 
-    def under_faults(self, planned: list[Planned], *, participants: int, seed: int) -> Report:
-        """Have participants behind links that go wrong, on a cluster that goes wrong."""
+    def under_faults(
+        self, planned: list[Planned], *, participants: int, grants: int, seed: int
+    ) -> Report:
+        """Have participants behind links that go wrong, on a cluster that goes wrong.
+
+        Args:
+            planned: What goes wrong.
+            participants: How many at a time.
+            grants: So many resources are granted at least, however long that takes.
+            seed: Of what participants do.
+        """
         links = Links(self._server.endpoints, participants)
         crew = Crew(self._surroundings, links.endpoints, seed=seed)
         with self._observed(crew):
             Faults(self._server, links, crew, self._prefix, self.recorder).carry_out(planned)
             self._server.wait()
+            eventually(lambda: self._grants() >= grants, what="more grants")
             crew.finish(killed=participants // 4)
         links.close()
         return self._report()

@@ -54,6 +54,7 @@ class Size(NamedTuple):
         every: So long after each fault that isn't of a server comes another, in seconds.
         habits: Of the participants.
         slack: What a machine that has other things to do may add to two ttls without a grant.
+        grants, faults: It goes on until there were so many.
     """
 
     seconds: float = 600.0
@@ -65,6 +66,8 @@ class Size(NamedTuple):
     every: tuple[float, float] = (0.5, 2.5)
     habits: Habits = Habits()
     slack: float = 0.0
+    grants: int = 1
+    faults: int = 1
 
 
 class Report(NamedTuple):
@@ -109,11 +112,17 @@ def campaign(namespace: Namespace, folder: Path, size: Size, seed: int = 0) -> R
         faults = Faults(
             crew, relays, servers, namespace.account, Recorder(history), random.Random(seed)
         )
+
+        def is_enough() -> bool:
+            grants = sum(event.kind == "granted" for event in read_history(history))
+            has_faults = sum(faults.counts.values()) >= size.faults and bool(faults.lost)
+            return has_faults and grants >= size.grants
+
         crew.start()
         picture = folder / "picture"
         with taking(namespace.administrators, namespace.leases, picture):
             faults.lose_answers(size.lost)
-            faults.go_on(size.seconds, every=size.every)
+            faults.go_on(size.seconds, every=size.every, is_enough=is_enough)
             faults.lose_answers(0.0)
             crew.finish(killed=size.participants // 4)
         left = _left(namespace, places, names, size.habits.ttl)

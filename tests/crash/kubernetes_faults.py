@@ -20,6 +20,7 @@ from tests.kit.history import Recorder
 from tests.kit.kubernetes.accounts import Account
 from tests.kit.kubernetes.control_plane import ControlPlane
 from tests.kit.relay import Relay
+from tests.kit.waits import PATIENCE_SECONDS
 
 _TOKEN_SECONDS = 40.0
 
@@ -60,18 +61,22 @@ class Faults:
 
     # All of it
 
-    def go_on(self, seconds: float, *, every: tuple[float, float]) -> None:
+    def go_on(
+        self, seconds: float, *, every: tuple[float, float], is_enough: Callable[[], bool]
+    ) -> None:
         """Have faults for so long, and then none.
 
         Args:
-            seconds: For how long.
+            seconds: For how long at least.
             every: So long after each that isn't of a server another comes, at least and at most.
+            is_enough: Whether enough has happened by then; a busy machine needs longer.
         """
         end = time.monotonic() + seconds
         self._other_at = time.monotonic() + self._rng.uniform(*every)
         self._server_at = time.monotonic() + self._rng.uniform(2, 4)
         try:
-            while time.monotonic() < end:
+            while time.monotonic() < end or not is_enough():
+                assert time.monotonic() < end + PATIENCE_SECONDS, "too little has happened"
                 self._undo(time.monotonic())
                 if self._servers is not None and time.monotonic() >= self._server_at:
                     lasts = self._of_a_server(self._servers)

