@@ -405,6 +405,7 @@ class Claims:
 
     def _revoke_kept(self, held: Sequence[ResourceObject], reason: str) -> list[ResourceObject]:
         """Say of claims that they have ended; return those that weren't written since."""
+        at = self._events.now()
         lives: dict[str, str] = {}  # what ended together still does
 
         def change_of(seen: ResourceObject) -> Change:
@@ -412,9 +413,10 @@ class Claims:
             life = lives.setdefault(seen.claim.life, self._objects.new_life())
             return Change(seen, revoked(seen, reason, life))
 
-        return self._context.write_all(
-            held, change_of, lambda done: self._events.lost(done, by="force", reason=reason)
-        )
+        def told(done: Sequence[ResourceObject]) -> Sequence[Told]:
+            return self._events.lost(done, by="force", at=at, reason=reason)
+
+        return self._context.write_all(held, change_of, told)
 
     def _claims_of(
         self,

@@ -156,12 +156,14 @@ class ClusterEvents:
             told += self._told(events, each, title=title)
         return tuple(told)
 
-    def lost(self, resources: Iterable[ResourceObject], *, by: ReleasedBy, reason: str) -> ToldOf:
+    def lost(
+        self, resources: Iterable[ResourceObject], *, by: ReleasedBy, at: float, reason: str
+    ) -> ToldOf:
         """Claims are taken from their holder, and kept for it until their time is over."""
         return tuple(
             told
             for each in _alike(resources)
-            for told in self._told([_of_claim("lost", each, by, self.now(), reason)], each)
+            for told in self._told([_of_claim("lost", each, by, at, reason)], each)
         )
 
     def noted(self, resource: ResourceObject, text: str) -> ToldOf:

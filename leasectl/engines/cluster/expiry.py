@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from leasectl.engines.cluster.changes import with_member
 from leasectl.engines.cluster.objects import Change, ResourceObject
 from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.rules.events import WAITER_DIED
 from leasectl.engines.rules.membership import after_lifetime
 
 if TYPE_CHECKING:
@@ -61,8 +62,6 @@ def remove_dead(names: Iterable[str], view: PoolView, context: Context) -> bool:
 
 
 def _remove_dead(name: str, view: PoolView, context: Context) -> bool:
-    from leasectl.engines.rules.events import WAITER_DIED
-
     ticket = view.tickets[name]
     is_served = view.is_served(ticket)  # then it has become a claim
     told = () if is_served else context.events.withdrawn(ticket, WAITER_DIED)

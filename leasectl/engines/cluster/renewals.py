@@ -25,6 +25,7 @@ call is late, it renews everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.cluster.claims import notes_in
@@ -130,11 +131,13 @@ class Renewals:
         """Renew some, each in its share of the time; return those, and the first failure."""
         done, first_failure = [], None
         for number, each in enumerate(held):
-            until, now = None, self._clock.elapsed()
+            limited: AbstractContextManager[None] = nullcontext()  # as the caller is
             if self.seconds is not None:
-                until = now + (began_at + self.seconds - now) / (len(held) - number)
+                now = self._clock.elapsed()
+                share = (began_at + self.seconds - now) / (len(held) - number)
+                limited = self._objects.limited(now + share)
             try:
-                with self._objects.limited(until):
+                with limited:
                     found = renew(each)
             except LeaseError as error:
                 first_failure = first_failure or error

@@ -186,10 +186,11 @@ class Asking:
 
     @contextlib.contextmanager
     def limited(self, until: float | None, *, is_strict: bool = False) -> Iterator[None]:
-        """Wait not much longer for the requests of this thread inside; None for as long as ever.
+        """Wait not much longer than until a time for the requests of this thread inside.
 
         Args:
-            until: A time on the elapsed clock.
+            until: The time on the elapsed clock; None if the caller has no deadline: then a busy
+                server is waited for longer, for up to `LONGEST_BUSY_SECONDS`.
             is_strict: Wait no longer at all, however little time is left.
         """
         limits = self._limits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Callable
 
 import pytest
@@ -95,6 +96,24 @@ class TestOneOfSeveralThatCantBeRenewed:
         before = len(api.asked)
         keeper.engine.renew(KEY)
         assert [verb for verb, _ in api.asked[before:]] == ["update"] * 3
+
+
+def test_a_renewal_without_a_limit_of_its_own_keeps_that_of_its_caller(
+    manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`limited(None)` would wait for a busy server for longer than the API was opened for."""
+    process = Process(MadeUpApi(), manual_clock.clock)
+    process.pools.create_pool("T", ["a", "b"])
+    assert process.acquire(KEY, Request("T", count=2, ttl_seconds=60))
+    limits: list[float | None] = []
+
+    def limited(until: float | None) -> AbstractContextManager[None]:
+        limits.append(until)
+        return nullcontext()
+
+    monkeypatch.setattr(process.opened.context.objects, "limited", limited)
+    assert process.engine.renew(KEY) == ("a", "b")
+    assert limits == []
 
 
 def fail_updates_of(api: MadeUpApi, name: str) -> None:
