@@ -141,7 +141,7 @@ class Claims:
         done = self._objects.write_together(
             changes,
             still={} if pool is None or pool.id.name in changed else {pool.id.name: pool},
-            # Who has no ticket comes before nobody who has put one since.
+            # A claim without a ticket must not pass a ticket that was put since.
             unqueued=own.request.type if own.object is None else None,
             told=(*over, *own.told_of_grant(leases_of(new), new)),
         )
@@ -406,7 +406,7 @@ class Claims:
     def _revoke_kept(self, held: Sequence[ResourceObject], reason: str) -> list[ResourceObject]:
         """Say of claims that they have ended; return those that weren't written since."""
         at = self._events.now()
-        lives: dict[str, str] = {}  # what ended together still does
+        lives: dict[str, str] = {}  # by the old ones: claims that ended together still do
 
         def change_of(seen: ResourceObject) -> Change:
             assert seen.claim is not None

@@ -153,7 +153,7 @@ class Context:
         Args:
             items: Which.
             change_of: Returns the change of an item.
-            told: Returns what is told of the written ones, beside what each change tells.
+            told: Returns the events of the written items, beside those of each change.
 
         Returns:
             Those that are written; the objects of the others weren't as they were seen.
@@ -180,7 +180,7 @@ class Context:
         return done
 
     def if_allowed(self, act: Callable[[], bool]) -> bool:
-        """Return what an act returns; False where it is left to those who may write."""
+        """Return the result of an act; False if this user isn't allowed it, but others may be."""
         try:
             return act()
         except AccessRefused as refused:

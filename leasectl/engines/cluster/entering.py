@@ -320,7 +320,7 @@ def settle(context: Context, known: Known) -> bool:
     pools = seen.pending
     if pools.default is not None and pools.default not in beside.pools.types:
         pools = pools._replace(default=None, grace_seconds=0.0)
-    # If somebody was faster, he has said just that.
+    # If this is refused, another process has written the same.
     context.objects.write(Change(seen, with_belonging(seen, seen.id.name, pools)))
     return True
 

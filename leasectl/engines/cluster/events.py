@@ -36,7 +36,7 @@ ToldOf = tuple[Told, ...]
 _DECIMALS = 6  # of a second
 _MICROS = 1_000_000
 TAKEN_OVER = "TakenOver"
-# What more names than that are nobody reads in an event; the number of them is there as well.
+# An event with longer names gives only their number: nobody reads so many.
 _MOST_NAME_CHARACTERS = 50_000
 
 

@@ -131,7 +131,7 @@ class Renewals:
         """Renew some, each in its share of the time; return those, and the first failure."""
         done, first_failure = [], None
         for number, each in enumerate(held):
-            limited: AbstractContextManager[None] = nullcontext()  # as the caller is
+            limited: AbstractContextManager[None] = nullcontext()  # the caller's holds
             if self.seconds is not None:
                 now = self._clock.elapsed()
                 share = (began_at + self.seconds - now) / (len(held) - number)
