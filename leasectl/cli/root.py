@@ -82,7 +82,7 @@ _ENVIRONMENT = (
         "<user>@<host>",
     ),
     ("SHARED_DIR", "directory with the file `leases`, which lists what --scope test leased"),
-    ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks itself, instead of /tmp"),
+    ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks itself, instead of /tmp/leasectl-<uid>-code"),
     ("LEASECTL_DEBUG", "1: print the traceback of an unexpected failure"),
 )
 # What `run` sets for its command, and `acquire --output env` in a shell.

@@ -56,6 +56,17 @@ class HandlesHere(NamedTuple):
     at: float
     handles: tuple[HeldHere, ...]
 
+    def timeless(self) -> HandlesHere:
+        """The same without what changes only because time passes."""
+        # A release time is found by two clocks that aren't read at once.
+        handles = [
+            each
+            if each.release_time is None
+            else each._replace(release_time=round(each.release_time))
+            for each in self.handles
+        ]
+        return self._replace(at=0.0, handles=tuple(handles))
+
 
 Status = Union[Overview, Counts, HandlesHere]
 

@@ -222,7 +222,7 @@ def commands_meant(wanted: str, known: Sequence[str]) -> list[str]:
 
     meant = [each for each in _OTHER_COMMANDS.get(wanted, ()) if each.split()[0] in known]
     letters = sorted(wanted)
-    swapped = [each for each in known if sorted(each) == letters]
+    swapped = [each for each in known if sorted(each) == letters]  # difflib: "stauts" is "stats"
     return meant or swapped or difflib.get_close_matches(wanted, known, n=1)
 
 

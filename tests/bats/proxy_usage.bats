@@ -324,6 +324,6 @@ leasectl status
 STEP
   assert_success
   assert_output --regexp '"state": "held".*"name": "mixed--00"'
-  assert_output --regexp 'tells nobody what it has; .*NAMES.* mixed--00 '
+  assert_output --regexp "doesn't report its pools; .*NAMES.* mixed--00 "
   assert_all_given_back
 }

@@ -38,7 +38,7 @@ def nothing_to_show(status: Status) -> str:
         )
     if isinstance(status, HandlesHere):
         url = printable_url(status.backend)
-        return f"{url} tells nobody what it has, and nothing is held there from here"
+        return f"{url} doesn't report its pools, and this state directory has no handles there"
     if status.rows == ALL_ROWS:
         return NO_POOLS
     is_queue = status.rows == Rows(waiting=True)
@@ -81,9 +81,8 @@ _NOTHING = "-"
 
 def _text_of_handles(status: HandlesHere) -> str:
     rows = [_row(each, status.at) for each in status.handles]
-    head = (
-        f"{printable_url(status.backend)} tells nobody what it has; what is held there from here:\n"
-    )
+    url = printable_url(status.backend)
+    head = f"{url} doesn't report its pools; handles of this state directory:\n"
     return head + table(_HANDLE_COLUMNS, rows, output_width(), indent="  ").text
 
 

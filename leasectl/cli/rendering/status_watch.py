@@ -83,9 +83,9 @@ def _raise_reader_gone() -> None:
 
 def _timeless(status: Status | BackendUnreachable | None) -> object:
     """Return a status without what changes only because time passes."""
-    if isinstance(status, (Counts, HandlesHere)):
+    if isinstance(status, Counts):
         return status._replace(at=0.0)
-    return status.timeless() if isinstance(status, Overview) else None
+    return status.timeless() if isinstance(status, (Overview, HandlesHere)) else None
 
 
 def _sleep(service: Service, ends: Sequence[Interrupt], *, is_counted: bool) -> None:

@@ -68,7 +68,7 @@ def files_to_ship(package: Path) -> set[str]:
     return {
         path.relative_to(package).as_posix()
         for path in package.rglob("*")
-        if path.suffix in {".py", ".bash", ".html"} or path.name == "py.typed"
+        if path.suffix in {".py", ".bash", ".html", ".txt"} or path.name == "py.typed"
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 from pathlib import Path
 from urllib.parse import quote
 
@@ -57,8 +58,8 @@ class TestStatus:
     ) -> None:
         url = cli.env["LEASECTL_BACKEND"] = fault_proxy("T=3").url
         finished = cli("status")
-        told = f"leasectl: {url} tells nobody what it has, and nothing is held there from here\n"
-        assert (finished.code, finished.out, finished.err) == (0, "", told)
+        told = f"{url} doesn't report its pools, and this state directory has no handles there"
+        assert (finished.code, finished.out, finished.err) == (0, "", f"leasectl: {told}\n")
         guard = cli.spawn(["sleep", "60"]).process
         one = Path(cli.ok("acquire", "-q", "-t", "T", "--release-after", "1h").strip()).name
         guarded = ("--guard-pid", str(guard.pid))
@@ -73,7 +74,7 @@ class TestStatus:
         watching = cli.start("status", "--watch")
         assert watching.process.stdout is not None
         seen = [watching.process.stdout.readline() for _ in range(2)]
-        assert "tells nobody what it has" in seen[1]
+        assert "doesn't report its pools" in seen[1]
         watching.signal(2)
         watching.finish()
         waiting.kill()
@@ -86,6 +87,18 @@ class TestStatus:
         assert [each["release_time"] is None for each in found if each["handle"] == one] == [False]
         cli.ok("release", "--all")
         eventually(lambda: json.loads(cli.ok("status", "--json"))["handles"] == [])
+
+    def test_watching_another_lease_proxy_prints_only_changes(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        cli.env["LEASECTL_BACKEND"] = fault_proxy("T=1").url
+        cli.ok("acquire", "-q", "-t", "T", "--release-after", "1h")
+        watching = cli.start("status", "--watch", "--json")
+        assert watching.process.stdout is not None
+        assert json.loads(watching.process.stdout.readline())["handles"][0]["names"] == ["T--00"]
+        # Longer than two looks take.
+        assert not select.select([watching.process.stdout], [], [], 4.5)[0]
+        watching.kill()
 
     @pytest.mark.parametrize(
         "text",
