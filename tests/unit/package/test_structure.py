@@ -193,3 +193,11 @@ def test_background_work_loads_no_heavy_library(module: str) -> None:
     command = [sys.executable, "-S", "-c", script]
     loaded = subprocess.check_output(command, text=True, env=clean_environment()).split()
     assert HEAVY & set(loaded) == set()
+
+
+def test_the_event_log_of_etcd_loads_no_logging() -> None:
+    """`concurrent.futures` would, for each command that reads events."""
+    script = prepare("import leasectl.engines.etcd.event_log\nprint(*sys.modules)")
+    command = [sys.executable, "-S", "-c", script]
+    loaded = subprocess.check_output(command, text=True, env=clean_environment()).split()
+    assert {"logging", "concurrent.futures"} & set(loaded) == set()
