@@ -128,7 +128,7 @@ def parse_event(line: str) -> Event:
     """
     try:
         fields = json.loads(line)
-        is_of_work = fields["kind"].startswith("work ")
+        is_of_work = str(fields["kind"]).startswith("work ")
         names = partial(read_each, _read_of_work if is_of_work else read_name)
         event: Event = read_record(Event, {**_READERS, "names": names}, fields)
         return event
@@ -137,10 +137,9 @@ def parse_event(line: str) -> Event:
 
 
 def _read_kind(value: object) -> str:
-    kind = read_text(value)
-    if kind not in get_args(EventKind):
+    if not isinstance(value, str) or value not in get_args(EventKind):
         raise Malformed("no such kind")
-    return kind
+    return value
 
 
 def _read_of_work(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import islice
 from types import SimpleNamespace
@@ -9,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from leasectl.errors import BackendUnreachable, LeaseError, NotSupported
+from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotSupported
 from leasectl.leases.service import Service
-from leasectl.pools.history import follow, put_right
+from leasectl.pools.history import encode_event, follow, parse_event, put_right
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -72,3 +73,10 @@ def test_a_restore_between_two_looks_is_told_once_and_no_event_after_it_is_left_
     events = follow(cast(Any, log), ALL_EVENTS, after=90, sleep=sleep, missed=missed.append)
     assert [event.number for piece in islice(events, 3) for event in piece] == [10, 11, 12]
     assert [each.last_number for each in missed] == [9]
+
+
+@pytest.mark.parametrize("kind", [5, None, "nope", ["queued"]])
+def test_an_event_of_an_unknown_kind_is_refused_in_plain_words(kind: object) -> None:
+    line = json.dumps({**encode_event(Event(1, 1.0, "queued", "T")), "kind": kind})
+    with pytest.raises(CorruptState, match=r"^not an event: .* \(no such kind\)$"):
+        parse_event(line)
