@@ -51,6 +51,11 @@ class KeptHandles:
             has_news = True
         return has_news
 
+    def check(self) -> None:
+        """Raise the first error of records that couldn't be read at the last look."""
+        for error in self._records.damaged.values():
+            raise error
+
     def abandoned(self) -> list[ReleaseTarget]:
         """Return what to release because all its processes have ended."""
         return [whole(self._handles[each], by="guard") for each in self._abandoned]

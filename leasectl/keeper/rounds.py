@@ -51,7 +51,7 @@ class Rounds:
         self._witness = Witness(service, ends, log)
         self._jobs = (self._releases, self._renewals, self._answers, self._stays, self._unused)
         self._followed: frozenset[Process] = frozenset()  # without those of handles
-        self._abandoned: list[ReleaseTarget] = []  # that this round has released
+        self._abandoned: list[ReleaseTarget] = []  # at the first look of this round
         self._retries = Retries(service, log)  # of the parts of a round
         self._to_load: set[str] = set()  # URLs of backends
 
@@ -69,7 +69,7 @@ class Rounds:
         parts: tuple[tuple[str, Callable[[], object]], ...] = (
             *((f"outcomes of {type(each).__name__}", each.take_outcomes) for each in self._jobs),
             ("processes", self._follow),
-            ("handles", self._handles.look),
+            ("handles", self._look),
             ("releases", self._release),
             ("handles", self._handles.look),
             ("handles", self._note_changes),
@@ -82,6 +82,7 @@ class Rounds:
             ("processes", self._follow),
             ("handles", self._look_again),
             ("handles", self._handles.trim),
+            ("all handles", self._handles.check),
         )
         return earliest(*(time for name, do in parts for time in self._do(name, do)))
 
@@ -106,10 +107,13 @@ class Rounds:
             return due
         return [due] if isinstance(due, float) else []
 
+    def _look(self) -> None:
+        self._handles.look()
+        self._abandoned = self._handles.abandoned()
+
     def _release(self) -> list[float | None]:
         """Release what the dead held and what is due by now; return when there is more to."""
         now, timers = self._clock.elapsed(), self._service.handles.timers
-        self._abandoned = self._handles.abandoned()
         targets = (*self._abandoned, *timers.due(now))
         times = [self._releases.attempt(target) for target in targets]
         return [*times, timers.next_after(now)]

@@ -268,6 +268,10 @@ class Handles:
         """Return the handles that the keeper looks after, without their leases."""
         return self._select(_WATCHED, with_leases=False)
 
+    def watched_ids(self) -> list[str]:
+        """Return the ids of those, also of damaged records."""
+        return [handle_id for (handle_id,) in self._state.read(f"SELECT id FROM handle {_WATCHED}")]
+
     def load_watched(self, handle_id: str) -> Handle | None:
         """Read one of those; None if the keeper doesn't look after it."""
         found = self._select(f"{_WATCHED} AND id = ?", handle_id, with_leases=False)

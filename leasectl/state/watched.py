@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from leasectl.errors import LeaseError
+from leasectl.errors import CorruptState, LeaseError
 from leasectl.model import Handle, Process, parse_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
@@ -148,16 +149,23 @@ class WatchedHandles:
 
     Args:
         state: The opened state directory.
+
+    Attributes:
+        damaged: Why records couldn't be read at the last look, by the handle's id.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._handles = Handles(state)
+        self.damaged: dict[str, CorruptState] = {}
         self._seen: int | None = None  # the number of the last note that was read
         self._trimmed = 0
 
     def changes(self) -> Changes:
         """Read the changes since the last call; everything at the first call.
+
+        A damaged record is left out, and read again by the next call: it keeps no other handle from
+        being released.
 
         Raises:
             CorruptState: The database is damaged. The next call reads the same again.
@@ -169,13 +177,31 @@ class WatchedHandles:
         last = notes[-1]["number"] if notes else 0
         # Notes are numbered in order: if the last one read is still there, no later one is missing.
         if self._seen is None or not notes or notes[0]["number"] != self._seen:
-            changes = Changes({each.id: each for each in self._handles.watched()}, are_all=True)
+            found, damaged = self._read_all()
+            changes = Changes(found, are_all=True)
         else:
-            ids = dict.fromkeys(note["handle"] for note in notes[1:])
-            changed = {each: self._handles.load_watched(each) for each in ids}
-            changes = Changes(changed, are_all=False)
+            found, damaged = self._read([*self.damaged, *(note["handle"] for note in notes[1:])])
+            changes = Changes(found, are_all=False)
+        self.damaged = damaged
         self._seen = last
         return changes
+
+    def _read_all(self) -> tuple[dict[str, Handle | None], dict[str, CorruptState]]:
+        try:
+            return {each.id: each for each in self._handles.watched()}, {}
+        except CorruptState:
+            return self._read(self._handles.watched_ids())
+
+    def _read(self, ids: Iterable[str]) -> tuple[dict[str, Handle | None], dict[str, CorruptState]]:
+        """Read records one by one; return those that can be read, and the errors of others."""
+        found: dict[str, Handle | None] = {}
+        damaged: dict[str, CorruptState] = {}
+        for each in dict.fromkeys(ids):
+            try:
+                found[each] = self._handles.load_watched(each)
+            except CorruptState as error:
+                damaged[each] = error
+        return found, damaged
 
     def read_all_again(self) -> None:
         """Make the next call of `changes` return everything again."""

@@ -94,6 +94,39 @@ def test_a_release_that_fails_unexpectedly_holds_up_no_other(
     assert desk.held() == {}
 
 
+def test_handle_abandoned_before_the_next_try_of_releases_waits_for_it(
+    desk: Desk, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: float) -> NoReturn:
+        raise OSError(24, "Too many open files")
+
+    desk.pool(2)
+    dead = this_process()._replace(start_time=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds._service.handles.timers, "due", fail)
+        assert rounds.go() == START + 1
+        desk.acquire(guard=dead)
+        assert rounds.go() == START + 1  # and not at once, again and again
+    desk.time.advance(1.0)
+    rounds.go()
+    assert desk.held() == {}
+
+
+def test_damaged_record_keeps_no_other_handle_from_being_released(
+    desk: Desk, rounds: Rounds, log: Path, child: Process
+) -> None:
+    desk.pool(3)
+    damaged, *others = (desk.acquire(guard=child) for _ in range(3))
+    desk.state.db.execute("UPDATE handle SET on_reclaim = 'maybe' WHERE id = ?", (damaged.id,))
+    kill(child)
+    for _ in range(3):
+        rounds.go()
+    assert list(desk.held().values()) == [damaged.id]
+    said = log.read_text()
+    assert said.count(f'holds a bad record of "{damaged.id}"') == 1
+    assert said.count("released T") == len(others)
+
+
 def test_a_renewal_is_tried_again_when_its_record_could_not_be_read(
     desk: Desk, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Callable
 
 import pytest
 
+from leasectl.errors import CorruptState
 from leasectl.keeper.handles import KeptHandles
 from leasectl.keeper.job import key_of
 from leasectl.keeper.log import Log
@@ -92,10 +93,12 @@ class TestWhatItReads:
         guard = this_process().encode()
         desk.state.db.execute("UPDATE handle SET guard = 'nonsense' WHERE id = ?", (handle.id,))
         for _ in range(2):
-            with pytest.raises(Exception, match="bad record"):
-                kept.look()
+            kept.look()
+            with pytest.raises(CorruptState, match="bad record"):
+                kept.check()
         desk.state.db.execute("UPDATE handle SET guard = ? WHERE id = ?", (guard, handle.id))
         kept.look()
+        kept.check()
         assert key_of(handle) in kept
 
     def test_who_was_away_for_long_reads_all_again(self, desk: Desk, ends: ProcessEnds) -> None:

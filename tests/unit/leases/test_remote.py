@@ -249,6 +249,21 @@ class TestAcquire:
             acquire(service, wanted, patience=Patience())
         assert held(server) == ["T--01"]
 
+    def test_of_scope_test_it_goes_back_later_if_the_server_is_away_now(
+        self, server: Server, desk: Desk, tmp_path: Path
+    ) -> None:
+        service = desk.as_caller(Caller("job/1", "host", str(tmp_path)), URL)
+        (tmp_path / "leases").mkdir()
+        server.before_release = unreachable_for("T--00")
+        with pytest.raises(StateUnwritable):
+            acquire(service, Request("T", scope="test", ttl_seconds=60.0), patience=Patience())
+        assert held(server) == ["T--00"]
+        server.before_release = lambda names: None
+        (due,) = service.handles.timers.due(desk.time.clock.elapsed())
+        assert [each.id for each in service.handles.watched()] == [due.handle_id]
+        assert release(service, due) == ("T--00",)
+        assert held(server) == []
+
     @pytest.mark.parametrize("is_generator", [False, True])
     def test_of_a_lost_grant_the_keeper_goes_on_with_what_is_left(
         self,

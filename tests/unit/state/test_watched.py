@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from leasectl.errors import CorruptState
 from leasectl.model import Handle, Request
 from leasectl.state import watched
 from leasectl.state.directory import State
@@ -124,16 +125,34 @@ class TestTrimming:
         assert other.changes() == Changes({"T-1": handles.load_watched("T-1")}, are_all=True)
 
 
-def test_what_could_not_be_read_is_read_with_the_next(
+def change(state: State, handle_id: str, column: str, value: str) -> None:
+    with state.transaction() as db:
+        db.execute(f"UPDATE handle SET {column} = ? WHERE id = ?", (value, handle_id))
+
+
+def test_a_damaged_record_is_left_out_and_read_with_the_next(
     state: State, handles: Handles, keeper: WatchedHandles
 ) -> None:
     made(handles, state, "T-1")
     made(handles, state, "T-2")
     keeper.changes()
-    with state.transaction() as db:
-        db.execute("UPDATE handle SET guard = 'somebody' WHERE id = 'T-1'")
-    with pytest.raises(CorruptState, match=r'^\S*/state\.db holds a bad record of "T-1": '):
-        keeper.changes()
+    change(state, "T-1", "guard", "somebody")
+    change(state, "T-2", "state", "held")
+    assert keeper.changes() == Changes({"T-2": handles.load_watched("T-2")}, are_all=False)
+    for _ in range(2):
+        error = keeper.damaged["T-1"]
+        assert re.search(r'^\S*/state\.db holds a bad record of "T-1": ', str(error))
+        assert keeper.changes() == Changes({}, are_all=False)
     with state.transaction() as db:
         db.execute("UPDATE handle SET guard = NULL WHERE id = 'T-1'")
     assert keeper.changes() == Changes({"T-1": handles.load_watched("T-1")}, are_all=False)
+    assert not keeper.damaged
+
+
+def test_a_damaged_record_hides_no_other_from_a_new_keeper(state: State, handles: Handles) -> None:
+    made(handles, state, "T-1")
+    made(handles, state, "T-2")
+    change(state, "T-1", "on_reclaim", "perhaps")
+    keeper = WatchedHandles(state)
+    assert keeper.changes() == Changes({"T-2": handles.load_watched("T-2")}, are_all=True)
+    assert list(keeper.damaged) == ["T-1"]
