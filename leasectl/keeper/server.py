@@ -18,7 +18,14 @@ _OWN_PACKAGES = (
     "leasectl.system",
     "leasectl.leases",
     "leasectl.engines.local",
+    "leasectl.engines.rules",
     "leasectl.backends.local",
+)
+# What releases and renewals on every server may need besides its backend and engine.
+_SERVER_PACKAGES = (
+    "leasectl.http",
+    "leasectl.backends.release_tries",
+    "leasectl.backends.unanswered",
 )
 _loaded: set[str] = set()  # packages, with all modules below them
 
@@ -56,7 +63,7 @@ def load_code_for(url: str) -> None:
         return
     name = "".join(module.split(".")[2:3])
     if f"leasectl.backends.{name}" not in _OWN_PACKAGES:
-        for each in ("leasectl.http", f"leasectl.backends.{name}", f"leasectl.engines.{name}"):
+        for each in (*_SERVER_PACKAGES, f"leasectl.backends.{name}", f"leasectl.engines.{name}"):
             _load(each)
         with contextlib.suppress(ImportError):
             importlib.import_module("tenacity")  # the backends import it where they use it
