@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
+import sys
 from typing import NamedTuple
 
 from leasectl.backends.kinds import kind_of, kind_of_handle
@@ -63,8 +64,11 @@ def load_code_for(url: str) -> None:
         return
     name = "".join(module.split(".")[2:3])
     if f"leasectl.backends.{name}" not in _OWN_PACKAGES:
-        for each in (*_SERVER_PACKAGES, f"leasectl.backends.{name}", f"leasectl.engines.{name}"):
+        engine = f"leasectl.engines.{name}"
+        for each in (*_SERVER_PACKAGES, f"leasectl.backends.{name}", engine):
             _load(each)
+        if engine in sys.modules:
+            _load("leasectl.engines.cluster")
         with contextlib.suppress(ImportError):
             importlib.import_module("tenacity")  # the backends import it where they use it
 
