@@ -74,6 +74,12 @@ class TestReleases:
         (found,) = violations(history, capacity=1)
         assert found == "nobody was told of the release of r of a.1"
 
+    def test_one_whose_answer_was_lost_can_not_be_told_from_a_later_one(self) -> None:
+        later_one = granted(11.2, "b.1", fence=2, until=14)
+        freed = [later(11.3, "releasing", later_one), later(11.4, "released", later_one)]
+        sent, unknown = later(11, "releasing", A), later(12, "unreleased", A)
+        assert violations([A, sent, later_one, *freed, unknown], capacity=1) == []
+
     def test_what_the_store_took_back_needs_no_release(self) -> None:
         history = [A, event(11, "expired", "a.1", "r"), later(12, "unreleased", A)]
         assert violations(history, capacity=1) == []
@@ -114,6 +120,7 @@ def test_what_expires_before_its_time_is_noticed() -> None:
     expired = event(12, "expired", "a.1", "r")
     assert found_in(A, expired) == ["r of a.1 expired while its holder believed in it"]
     assert found_in(A, later(11, "lost", A), expired) == []
+    assert found_in(event(9, "expired", "a.1", "r"), A) == []
     assert found_in(A, event(14.1, "expired", "a.1", "r")) == []
 
 

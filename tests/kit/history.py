@@ -324,16 +324,36 @@ def _released_twice(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _released_by_nobody(events: Sequence[Event]) -> Iterator[str]:
+    """Releases of which no caller was told.
+
+    Where an answer is lost, a resource that others have had and freed since shows nothing of it.
+    """
     expired = {(event.handle, event.name) for event in events if event.kind == "expired"}
+    sent: dict[tuple[str, str, int], int] = {}
+    freed: dict[str, int] = {}  # when a resource was released last
     for event in events:
-        if event.kind == "unreleased" and (event.handle, event.name) not in expired:
+        if event.kind == "releasing":
+            sent[event.lease] = event.at
+        elif event.kind == "released":
+            freed[event.name] = event.at
+        elif (
+            event.kind == "unreleased"
+            and (event.handle, event.name) not in expired
+            and freed.get(event.name, 0) <= sent.get(event.lease, 0)
+        ):
             yield f"nobody was told of the release of {event.name} of {event.handle}"
 
 
 def expired_early(events: Sequence[Event]) -> Iterator[str]:
-    """What a holder was told to have lost by time while it believed in it still."""
-    expired = {(e.handle, e.name): e.at for e in events if e.kind == "expired"}
-    for _, end, use in uses(events):
-        at = expired.get((use.handle, use.name))
-        if at is not None and end is not None and at < end:
+    """What a holder was told to have lost by time while it believed in it still.
+
+    A claim that expires before its grant is known, as its answer was lost, misleads nobody.
+    """
+    expired: dict[tuple[str, str], list[int]] = {}
+    for event in events:
+        if event.kind == "expired":
+            expired.setdefault((event.handle, event.name), []).append(event.at)
+    for begin, end, use in uses(events):
+        found = expired.get((use.handle, use.name), ())
+        if end is not None and any(begin <= at < end for at in found):
             yield f"{use.name} of {use.handle} expired while its holder believed in it"
