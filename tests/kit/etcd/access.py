@@ -141,10 +141,18 @@ def begin_listening(
     return pending
 
 
+def revisions(access: Access) -> dict[str, int]:
+    """Return the keys of a store with the revisions of their last writes.
+
+    The server's own revision also grows with what other tests have written, and what expires there.
+    """
+    (found,) = access.gateway.read(read_all(access.keys.prefix)).answers
+    return {kv.key: kv.mod_revision for kv in found.items}
+
+
 def keys_left(access: Access) -> list[str]:
     """What is in the store besides the pool."""
-    (found,) = access.gateway.read(read_all(access.keys.prefix)).answers
-    keys = [kv.key[len(access.keys.prefix) :] for kv in found.items]
+    keys = [key[len(access.keys.prefix) :] for key in revisions(access)]
     kept = ("/resource/", "/pool", "/grants")
     return [
         key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.etcd.requests import put
+from tests.kit.etcd.access import revisions
 from tests.kit.hosts import Hosts
 
 CORRUPT = 65
@@ -16,10 +17,10 @@ def test_they_are_refused_with_how_to_move_and_nothing_is_changed(
 ) -> None:
     access = hosts.access
     access.gateway.commit((), [put(f"{access.keys.prefix}pool/T", "")])
-    before = access.gateway.read().revision
+    before = revisions(access)
     refused = hosts.new()(*words)
     assert refused.code == CORRUPT
     assert refused.err.count("\n") == 1
     assert "leasectl status --json" in refused.err
     assert "leasectl pool create POOL --names A,B" in refused.err
-    assert access.gateway.read().revision == before
+    assert revisions(access) == before

@@ -19,7 +19,7 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import boottime_seconds
-from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening
+from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, revisions
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.relay import Relay, relay
 from tests.kit.waits import eventually, result_of
@@ -33,12 +33,12 @@ class TestWaiting:
         waiter = Access([between.endpoint], prefix)
         pending = begin_listening(waiter, between, Request("T", ttl_seconds=SHORT))
         eventually(lambda: "/v3/lease/keepalive" in between.paths)
-        busy, revision = len(between.paths), store.gateway.read().revision
+        busy, before = len(between.paths), revisions(store)
         # More of them than would fit into one ttl: its ticket is still there because of them.
         eventually(
             lambda: between.paths[busy:].count("/v3/lease/keepalive") >= 5, what="keep-alives"
         )
-        assert store.gateway.read().revision == revision
+        assert revisions(store) == before
         assert store.queue() == ["waiter"]
         store.engine.free("holder")
         assert len(result_of(pending)) == 1
