@@ -18,6 +18,7 @@ from leasectl.cli.rendering.table import (
     table,
     yellow_if_any,
 )
+from leasectl.engines.rules.events import how_ended
 from leasectl.pools.statistics import Spread, Statistics
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
@@ -36,16 +37,6 @@ _COLOURS: dict[EventKind, str] = {
     "gave up": YELLOW,
     "not released": YELLOW,
     "queued": FAINT,
-}
-_BY = {
-    "command": "by leasectl release",
-    "delay": "at its release time",
-    "guard": "as its guard ended",
-    "run": "as its run ended",
-    "ttl": "as its ttl expired",
-    "force": "by force",
-    "removal": "as it was taken out of the pool",
-    "reclaim": "by a reclaim",
 }
 
 
@@ -116,8 +107,8 @@ def _gave_up(event: Event, names: str) -> str:
 
 
 def _ended(event: Event, names: str) -> str:
-    by = _BY.get(event.by, f"by {printable(event.by)}")
-    return f"{names or 'nothing'}{_after(event.hold_seconds)} {by}, {_who(event)}"
+    how = printable(how_ended(event.by))
+    return f"{names or 'nothing'}{_after(event.hold_seconds)} {how}, {_who(event)}"
 
 
 def _noted(event: Event, names: str) -> str:

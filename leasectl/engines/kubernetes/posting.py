@@ -27,6 +27,7 @@ from leasectl.engines.kubernetes.api.refusals import Conflict, is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.names import DOMAIN, KIND, POOL, Json, label_of_type
 from leasectl.engines.kubernetes.reading import annotations_of, identity_of
+from leasectl.engines.rules.events import how_ended
 from leasectl.errors import LeaseError
 from leasectl.state.event import Event
 from leasectl.system.afterwards import begin as begin_afterwards
@@ -55,16 +56,6 @@ _LONGEST_NAME = 253
 _RANDOM_BYTES = 8
 # So many Leases are told of at once, each in an object of its own.
 _MOST_ABOUT = 16
-_BY = {
-    "command": "by leasectl release",
-    "delay": "at its release time",
-    "guard": "as its guard ended",
-    "run": "as its run ended",
-    "ttl": "as its ttl expired",
-    "force": "by force",
-    "removal": "as it was taken out of the pool",
-    "reclaim": "by a reclaim",
-}
 _LONGEST_SECONDS = 0.7
 # A process that goes on tries again after that.
 _REST_SECONDS = 10.0
@@ -144,8 +135,7 @@ def _note(event: Event) -> str:
     elif event.kind == "gave up":
         text = f"{who} waits no more{_after(event.wait_seconds)}{reason}"
     elif event.kind in ("released", "lost"):
-        by = _BY.get(event.by, f"by {event.by}")
-        text = f"{names} of {who}{_after(event.hold_seconds)} {by}{reason}"
+        text = f"{names} of {who}{_after(event.hold_seconds)} {how_ended(event.by)}{reason}"
     else:
         text = f"{names or event.type} by {who}{reason}"
     # No more bytes than a note may have.

@@ -26,6 +26,17 @@ WITHDRAWN = "released while it waited"
 WAITER_DIED = "its process ended"
 NOT_ANSWERED = "its server didn't answer"
 POOL_DELETED = "the pool was deleted"
+# How a lease ended.
+_HOW: dict[str, str] = {
+    "command": "by leasectl release",
+    "delay": "at its release time",
+    "guard": "as its guard ended",
+    "run": "as its run ended",
+    "ttl": "as its ttl expired",
+    "force": "by force",
+    "removal": "as it was taken out of the pool",
+    "reclaim": "by a reclaim",
+}
 _GOT = "got a lease of "
 _ADDED, _REMOVED = " added", " removed"
 
@@ -94,6 +105,11 @@ def is_got_instead(reason: str) -> bool:
 def why_withdrawn(by: ReleasedBy) -> str:
     """Why a request was taken out of the queue, by who or what did that."""
     return WAITER_DIED if by == "guard" else WITHDRAWN
+
+
+def how_ended(by: str) -> str:
+    """Return in words what released a lease, by the name that its event has for that."""
+    return _HOW.get(by, f"by {by}")
 
 
 def why_left(by: ReleasedBy) -> str:
