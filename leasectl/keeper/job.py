@@ -6,6 +6,7 @@ once on the embedded pool or by the thread of a server, and tries again what fai
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import resource
@@ -146,7 +147,7 @@ class Retries:
         self._retries = {key: each for key, each in self._retries.items() if key in known}
 
 
-class Job(Generic[Item, Result]):
+class Job(abc.ABC, Generic[Item, Result]):
     """Does one kind of work, on the embedded pool at once and on servers by threads.
 
     A subclass says what is due, how it is done, and what follows.
@@ -216,18 +217,18 @@ class Job(Generic[Item, Result]):
         """Return what an item's failures are counted by."""
         return item
 
+    @abc.abstractmethod
     def _server(self, item: Item) -> Server | None:
         """Return which server has to be asked; None for none."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _do(self, service: Service, item: Item) -> Result:
         """Do it; called in a thread, with a service of its own, if there is a server."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _succeeded(self, item: Item, result: Result, sent_at: float) -> float | None:
         """Record that it was done; return when it is due next."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _failed(self, item: Item, error: Exception) -> float | None:
         """Record that it failed; return when the next try is."""
-        raise NotImplementedError
