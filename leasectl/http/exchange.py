@@ -9,7 +9,7 @@ that take longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, WatchEnded, too_long
 from leasectl.http.transport import Sending, Transport
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import Interrupt, Sleep, sleep_through
+from leasectl.system.poll import Interrupt, sleep
 from leasectl.system.threads import NoThread
 from leasectl.system.wakeup import Wakeup
 
@@ -133,25 +133,13 @@ class Client:
             NoAnswer: None, or one that is longer than anybody asked for.
             LeaseError: Files that say whom to trust can't be used, or an interrupt says so.
         """
-        steps = self.asking(call, seconds=seconds, tick=tick, late=late)
-        return sleep_through(steps, interrupts=interrupts, now=self._clock.elapsed)
-
-    def asking(
-        self,
-        call: Call,
-        *,
-        seconds: float | None,
-        tick: Callable[[float], float | None] = lambda now: None,
-        late: Callable[[Answer | None], object] | None = None,
-    ) -> Generator[Sleep, set[int], Answer]:
-        """What `ask` does, as a generator of its sleeps: what ends the wait is thrown into it."""
         exchange = _Exchange(
             self._transport.new_sending(call, own_connection=False), self._longest_bytes
         )
         until = None if seconds is None else self._clock.elapsed() + seconds
         in_time = False
         try:
-            in_time = yield from self._get(exchange, until, tick, may_begin=late is None)
+            in_time = self._get(exchange, until, interrupts, tick, may_begin=late is None)
         finally:
             if not in_time:
                 self._give_up(exchange, lingers=late is not None)
@@ -175,20 +163,21 @@ class Client:
         self,
         exchange: _Exchange,
         until: float | None,
+        interrupts: Sequence[Interrupt],
         tick: Callable[[float], float | None],
         *,
         may_begin: bool,
-    ) -> Generator[Sleep, set[int], bool]:
+    ) -> bool:
         """Wait for the answer until a deadline; return whether it has come."""
         begun_fd = exchange.begin() if may_begin else None
         if begun_fd is not None:
-            if not (yield from self._wait(begun_fd, until, tick)):
+            if not self._wait(begun_fd, until, interrupts, tick):
                 return False
             if exchange.finish():
                 return True
         done_fd = exchange.begin_to_wait()
         self._assign(exchange.run)
-        return (yield from self._wait(done_fd, until, tick))
+        return self._wait(done_fd, until, interrupts, tick)
 
     def _assign(self, work: Callable[[], object]) -> None:
         if self._worker is None or not self._worker.is_alive():
@@ -208,12 +197,16 @@ class Client:
             worker.dismiss()
 
     def _wait(
-        self, done_fd: int, until: float | None, tick: Callable[[float], float | None]
-    ) -> Generator[Sleep, set[int], bool]:
+        self,
+        done_fd: int,
+        until: float | None,
+        interrupts: Sequence[Interrupt],
+        tick: Callable[[float], float | None],
+    ) -> bool:
         now = self._clock.elapsed
-        done = frozenset((done_fd,))
         while True:
-            if (yield Sleep(done, earliest(until, tick(now())))):
+            wake_at = earliest(until, tick(now()))
+            if sleep(wake_fds=(done_fd,), interrupts=interrupts, until=wake_at, now=now):
                 return True
             if until is not None and now() >= until:
                 return False

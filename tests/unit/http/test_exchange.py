@@ -443,18 +443,23 @@ class TestGivingUp:
             )
         assert released == ["{}"]
 
-    def test_ticks_come_when_they_were_asked_for(self, serve: StartPeculiar) -> None:
+    def test_ticks_come_when_they_were_asked_for(
+        self, serve: StartPeculiar, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         time, at = ManualClock(elapsed=0.0), list[float]()
+
+        def sleep(*, until: float | None, **_: object) -> set[int]:
+            assert until is not None
+            time.advance(until - time.clock.elapsed())
+            return set()
 
         def tick(now: float) -> float | None:
             at.append(now)
             return now + 2.0
 
+        monkeypatch.setattr(exchange, "sleep", sleep)
         with new_client(clock=time.clock) as client, pytest.raises(NotInTime):
-            steps = client.asking(call_of(serve(say_nothing)), seconds=5.0, tick=tick)
-            for sleep in steps:
-                assert sleep.until is not None
-                time.advance(sleep.until - time.clock.elapsed())
+            client.ask(call_of(serve(say_nothing)), seconds=5.0, tick=tick)
         assert at == [0.0, 2.0, 4.0]
 
 
