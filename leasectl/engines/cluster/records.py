@@ -12,6 +12,7 @@ from leasectl.engines.cluster.objects import (
     Identity,
     PoolState,
     ResourceObject,
+    Said,
     TicketObject,
     stamp,
 )
@@ -37,7 +38,7 @@ LONGEST_SHOWN = 2000
 _LONGEST_KIND = 40
 _EVENT_TEXTS = ("handle", "holder_identity", "by", "reason", "build_url")
 # Wall clock, in seconds; no calendar has more.
-_YEAR_10000 = 253_402_300_800
+YEAR_10000 = 253_402_300_800
 _MICRO_TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]00:00)", re.ASCII
 )
@@ -54,7 +55,7 @@ def parse_time(text: object) -> float:
     year, month, day, hour, minute, second = parts = tuple(map(int, found.groups()[:6]))
     # Without `calendar` and `strptime`, which take long to load.
     whole = ((_days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second
-    if not 0 <= whole < _YEAR_10000 or time.gmtime(whole)[:6] != parts:
+    if not 0 <= whole < YEAR_10000 or time.gmtime(whole)[:6] != parts:
         raise Malformed("no calendar has that time")
     return whole + int((found[7] or "0").ljust(6, "0")[:6]) / 1_000_000
 
@@ -69,6 +70,11 @@ def _days(year: int, month: int, day: int) -> int:
 def safe_text(text: str) -> str:
     """Return text that is safe in a terminal."""
     return printable(text, longest=LONGEST_SHOWN)
+
+
+def read_safe(value: object) -> str:
+    """Read text, made safe in a terminal."""
+    return safe_text(read_text(value))
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -110,14 +116,13 @@ def read_state(value: Any) -> PoolState:
 
 def read_labels(value: Any) -> Labels:
     """Labels of a request, safe to show."""
-    return tuple((safe_text(read_text(key)), safe_text(read_text(text))) for key, text in value)
+    return tuple((read_safe(key), read_safe(text)) for key, text in value)
 
 
 def read_where(value: Any) -> Where:
     """What has to be so of a resource."""
     return tuple(
-        (read_name(key), safe_text(read_text(wanted)), bool(is_equal))
-        for key, wanted, is_equal in value
+        (read_name(key), read_safe(wanted), bool(is_equal)) for key, wanted, is_equal in value
     )
 
 
@@ -181,7 +186,7 @@ def _read_lifetime(record: Record) -> Lifetime:
 
 
 def _read_properties(pairs: Any) -> Properties:
-    return tuple(sorted((read_name(key), safe_text(read_text(value))) for key, value in pairs))
+    return tuple(sorted((read_name(key), read_safe(value)) for key, value in pairs))
 
 
 # Claims
@@ -215,12 +220,12 @@ def read_claim(record: Record) -> Claim:
     """Read a claim."""
     renewed = read_text(record["renewed"])
     return Claim(
-        claim_key=safe_text(read_text(record["key"])),
+        claim_key=read_safe(record["key"]),
         ticket=read_text(record["ticket"]),
         place=read_natural(record["place"]),
         grant=read_natural(record["grant"]),
         fence=read_natural(record["fence"]),
-        holder_identity=safe_text(read_text(record["holder"])),
+        holder_identity=read_safe(record["holder"]),
         acquire_time=parse_time(record["acquired"]),
         renew_time=parse_time(renewed),
         renewed=renewed,
@@ -236,7 +241,6 @@ def read_claim(record: Record) -> Claim:
 def read_note(text: object) -> str:
     """Read a note, safe to show."""
     from leasectl.engines.notes import LONGEST_NOTE  # few claims have one
-    from leasectl.text.wording import printable
 
     return printable(read_text(text), longest=10 * LONGEST_NOTE)
 
@@ -278,8 +282,8 @@ def read_ticket(
         raw,
         pool,
         place,
-        claim_key=safe_text(read_text(record["key"])),
-        holder_identity=safe_text(read_text(record["holder"])),
+        claim_key=read_safe(record["key"]),
+        holder_identity=read_safe(record["holder"]),
         ttl_seconds=read_positive(record["ttl"]),
         renewed=renewed,
         want=Want(read_optional(read_name, record.get("name")), read_where(record["where"])),
@@ -347,6 +351,34 @@ def read_patterns(record: Record) -> dict[str, str]:
     return {read_text(each): read_name(to) for each, to in record.items()}
 
 
+# Values
+
+
+def said_record(said: Said) -> dict[str, Any]:
+    """Write a value, without its content."""
+    return {
+        "version": said.version,
+        "written": stamp(said.written_at),
+        "until": until_record(said.until),
+    }
+
+
+def read_said(content: bytes, record: Record) -> Said:
+    """Read a value, with its content."""
+    version, written_at = read_natural(record["version"]), parse_time(record["written"])
+    return Said(content, version, written_at, read_until(record["until"]))
+
+
+def until_record(wall: float | None) -> str | None:
+    """Write when a value expires; None for never."""
+    return None if wall is None else stamp(min(wall, YEAR_10000 - 1.0))
+
+
+def read_until(value: Any) -> float | None:
+    """Read when a value expires."""
+    return read_optional(parse_time, value)
+
+
 # Events
 
 
@@ -388,7 +420,7 @@ def read_event(record: Record, read_seconds: Callable[[Any], float], **known: An
         "hold_seconds": read_optional(read_seconds, get("hold_seconds")),
     }
     for field in _EVENT_TEXTS:
-        fields[field] = safe_text(read_text(get(field, "")))
+        fields[field] = read_safe(get(field, ""))
     return Event(**{**fields, **known})
 
 

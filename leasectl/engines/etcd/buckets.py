@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from leasectl.engines.cluster.records import event_record, read_event
+from leasectl.engines.cluster.records import YEAR_10000, event_record, read_event
 from leasectl.engines.etcd.answers import EtcdLeaseGone
 from leasectl.engines.etcd.encoding import fence_of
 from leasectl.engines.etcd.gateway import Gateway, new_etcd_lease_id
@@ -56,7 +56,6 @@ NUMBERS_PER_REVISION = 1000
 # They say nothing of a ticket that is of their own revision.
 _OF_A_TICKET = ("queued", "granted")
 _DECIMALS = 4  # of a second
-_YEAR_10000 = 253_402_300_800  # wall clock, in seconds; no calendar has more
 
 
 class Bucket(NamedTuple):
@@ -310,7 +309,7 @@ def parse_event(kv: KeyValue) -> Event:
 def read_time(value: Any) -> float:
     """Read a time on the wall clock, in seconds, that a calendar has."""
     number = read_number(value)
-    if not 0 <= number < _YEAR_10000:
+    if not 0 <= number < YEAR_10000:
         raise Malformed("a time is none")
     return number
 

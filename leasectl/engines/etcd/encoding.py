@@ -40,7 +40,6 @@ from leasectl.engines.cluster.records import (
     belonging_record,
     claim_record,
     member_record,
-    parse_time,
     read_belonging,
     read_claim,
     read_grace,
@@ -48,12 +47,16 @@ from leasectl.engines.cluster.records import (
     read_natural,
     read_not_negative,
     read_note,
+    read_safe,
+    read_said,
     read_settings,
     read_state,
     read_ticket,
-    safe_text,
+    read_until,
+    said_record,
     settings_record,
     ticket_record,
+    until_record,
 )
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.keys import BELONGING, POOL, RESOURCE, TICKET
@@ -75,7 +78,6 @@ from leasectl.text.properties import (
 
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _FROM_JSON = json.JSONDecoder().decode
-_LAST_TIME = 253_402_300_799.0  # of the calendar, wall clock
 
 
 def fence_of(revision: int, index: int, least: int = 0) -> int:
@@ -112,7 +114,7 @@ def encode(found: Found, *, new_claim: int | None = None) -> str:
         record["made"] = found.made
     elif isinstance(found, ValuesObject):
         said = {kind: _said(each) for kind, each in found.said.items()}
-        untils = {word: _time(until) for word, until in found.contents.items()}
+        untils = {word: until_record(until) for word, until in found.contents.items()}
         record.update(made=found.made, said=said, contents=untils)
     elif isinstance(found, ContentObject):
         record.update(key=found.key, said=_said(found.said))
@@ -184,17 +186,7 @@ def _pool(found: PoolObject) -> dict[str, Any]:
 
 
 def _said(said: Said) -> dict[str, Any]:
-    content = b64encode(said.content).decode()
-    return {
-        "content": content,
-        "version": said.version,
-        "written": stamp(said.written_at),
-        "until": _time(said.until),
-    }
-
-
-def _time(wall: float | None) -> str | None:
-    return None if wall is None else stamp(min(wall, _LAST_TIME))
+    return {"content": b64encode(said.content).decode(), **said_record(said)}
 
 
 # Decoding
@@ -223,7 +215,7 @@ def decode(kv: KeyValue) -> Found:
             _, space, subject = name.split("/", 2)
             said = {read_text(kind): _read_said(each) for kind, each in record["said"].items()}
             contents = {
-                read_text(word): _read_until(each) for word, each in record["contents"].items()
+                read_text(word): read_until(each) for word, each in record["contents"].items()
             }
             made = read_text(record["made"])
             return ValuesObject(id_, None, space, subject, said, contents, made=made)
@@ -246,7 +238,7 @@ def _read_resource(kv: KeyValue, name: str, record: Record) -> ResourceObject:
         member,
         claim,
         fence=read_natural(last.get("fence", 0)) if claim is None else claim.fence,
-        last_holder=read_optional(_safe, last.get("holder")),
+        last_holder=read_optional(read_safe, last.get("holder")),
         transitions=read_natural(last.get("times", 0)),
         grace_seconds=grace,
         came=came,
@@ -258,10 +250,6 @@ def _read_resource(kv: KeyValue, name: str, record: Record) -> ResourceObject:
     )
 
 
-def _safe(text: object) -> str:
-    return safe_text(read_text(text))
-
-
 def _read_claim(kv: KeyValue, record: dict[str, Any]) -> Claim:
     if "fence" not in record:
         record["fence"] = fence_of(
@@ -271,7 +259,7 @@ def _read_claim(kv: KeyValue, record: dict[str, Any]) -> Claim:
     note, note_by = record.get("note", (None, ""))
     return read_claim(record)._replace(
         life=read_text(record.get("life", "")),
-        ended=_safe(record.get("ended", "")),
+        ended=read_safe(record.get("ended", "")),
         note=read_optional(read_note, note),
         note_by=read_text(note_by),
     )
@@ -310,13 +298,7 @@ def _read_pool(kv: KeyValue, name: str, record: Record) -> PoolObject:
 
 
 def _read_said(record: Record) -> Said:
-    content = b64decode(read_text(record["content"]), validate=True)
-    until = _read_until(record["until"])
-    return Said(content, read_natural(record["version"]), parse_time(record["written"]), until)
-
-
-def _read_until(value: Any) -> float | None:
-    return read_optional(parse_time, value)
+    return read_said(b64decode(read_text(record["content"]), validate=True), record)
 
 
 def find_astray(gateway: Gateway) -> list[str]:

@@ -38,8 +38,10 @@ from leasectl.engines.cluster.records import (
     belonging_record,
     claim_record,
     member_record,
+    said_record,
     settings_record,
     ticket_record,
+    until_record,
 )
 from leasectl.engines.kubernetes import names
 from leasectl.engines.kubernetes.names import (
@@ -84,7 +86,6 @@ API_VERSION = "coordination.k8s.io/v1"
 # `kubectl apply --server-side` takes away all that isn't in its file: a claim.
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _LONGEST_SPEC_TTL = 2**31 - 1
-_LAST_TIME = 253_402_300_799.0  # of the calendar, wall clock
 
 
 def body_of(new: Found, seen: Found | None = None) -> Body:
@@ -268,7 +269,7 @@ def new_expectations(patterns: Mapping[str, str]) -> Body:
     """Return the object by which a manifest expects names in pools.
 
     Its only annotation that matters is one that leasectl itself never writes. So applying it again
-    keeps the default pool and all other patterns. `Belonging.settle` takes it for a pending change.
+    keeps the default pool and all other patterns. `entering.settle` takes it for a pending change.
 
     Args:
         patterns: The pool of each pattern.
@@ -288,7 +289,7 @@ def _encode_values(body: Body, new: ValuesObject) -> None:
     meta["labels"][SPACE] = names.label_of_type(new.space)
     notes[SUBJECT], notes[BY] = f"{new.space}/{new.subject}", new.made
     records = {kind: _write_said(notes, kind, each) for kind, each in new.said.items()}
-    untils = {word: _time(until) for word, until in new.contents.items()}
+    untils = {word: until_record(until) for word, until in new.contents.items()}
     notes[KEPT] = json.dumps({"said": records, "contents": untils})
 
 
@@ -296,11 +297,7 @@ def _write_said(notes: dict[str, Any], kind: str, said: Said) -> dict[str, Any]:
     """Write a value into annotations; return the rest of its record."""
     text = _as_text(said.content)
     notes[annotation_of(kind)] = b64encode(said.content).decode() if text is None else text
-    record = {
-        "version": said.version,
-        "written": stamp(said.written_at),
-        "until": _time(said.until),
-    }
+    record = said_record(said)
     return record if text is not None else {**record, "base64": True}
 
 
@@ -311,10 +308,6 @@ def _as_text(content: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if all(each.isprintable() or each in "\n\t" for each in text) else None
-
-
-def _time(wall: float | None) -> str | None:
-    return None if wall is None else stamp(min(wall, _LAST_TIME))
 
 
 # Of all

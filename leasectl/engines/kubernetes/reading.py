@@ -36,10 +36,12 @@ from leasectl.engines.cluster.records import (
     read_note,
     read_patterns,
     read_positive,
+    read_safe,
+    read_said,
     read_settings,
     read_state,
     read_ticket,
-    safe_text,
+    read_until,
 )
 from leasectl.engines.kubernetes.names import (
     BELONGING,
@@ -160,7 +162,7 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
         came=came,
         joined=read_text(said.get("life", "")),
         last_tickets=tuple(map(read_text, last.get("tickets", ()))),
-        entering=safe_text(read_text(labels_of(raw).get(ENTERING, ""))),
+        entering=read_safe(labels_of(raw).get(ENTERING, "")),
         made=str(notes.get(BY, "")),
         freed=str(notes.get(FREED, "")),
         changed=str(notes.get(CHANGED, "")),
@@ -172,7 +174,7 @@ def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
     if CLAIM not in notes:
         return _foreign_claim(raw, spec) if spec.get("holderIdentity") else None
     claim = read_claim(read_json(notes[CLAIM]))
-    ended = safe_text(read_text(notes[ENDED])) if ENDED in notes else ""
+    ended = read_safe(notes[ENDED]) if ENDED in notes else ""
     note, note_by = _read_note(notes, claim.fence)
     ended = ended or ("by hand" if ENDED in notes else "")
     return claim._replace(ended=ended, note=note, note_by=note_by)
@@ -192,7 +194,7 @@ def _foreign_claim(raw: Json, spec: Json) -> Claim:
         place=0,
         grant=0,
         fence=0,
-        holder_identity=safe_text(read_text(spec["holderIdentity"])),
+        holder_identity=read_safe(spec["holderIdentity"]),
         acquire_time=acquired,
         renew_time=when,
         renewed=str(renewed),
@@ -284,7 +286,7 @@ def _read_values(id_: Identity, raw: Json) -> ValuesObject:
         raise Malformed(f"it says that it is of {space}/{subject}")
     record = read_json(notes[KEPT])
     said = {kind: _read_said(notes, kind, each) for kind, each in record["said"].items()}
-    contents = {word: _read_until(until) for word, until in record["contents"].items()}
+    contents = {word: read_until(until) for word, until in record["contents"].items()}
     return ValuesObject(id_, raw, space, subject, said, contents, made=str(notes.get(BY, "")))
 
 
@@ -303,12 +305,7 @@ def _read_said(notes: Mapping[str, Any], kind: str, record: Any) -> Said:
     text = read_text(notes[annotation_of(kind)])
     is_text = not mapping(record).get("base64")
     content = text.encode() if is_text else b64decode(text, validate=True)
-    until = _read_until(record["until"])
-    return Said(content, read_natural(record["version"]), parse_time(record["written"]), until)
-
-
-def _read_until(value: Any) -> float | None:
-    return read_optional(parse_time, value)
+    return read_said(content, record)
 
 
 def annotation_of(kind: str) -> str:
