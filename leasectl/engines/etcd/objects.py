@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.cluster.changes import is_carried_out
 from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
     NOTHING,
     Change,
     Claim,
@@ -76,7 +77,6 @@ from leasectl.text.wording import printable
 if TYPE_CHECKING:
     from leasectl.engines.etcd.events import EtcdEvents
 
-_MOST_TRIES = 20
 # How many etcd leases, decoded values, pools of resources and last grants are remembered, each.
 _MOST_KNOWN = 4096
 # As many as guards and reads of a transaction have room for.
@@ -159,7 +159,7 @@ class EtcdObjects:
             (found,) = self.gateway.read(read(self.keys.named(name))).answers
             return None if found.first is None else decode(found.first)
         pool = self._pools.get(name)
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             at, there, alive = self.gateway.read(
                 read(self.keys.at(name)),
                 read(self.keys.resource(pool, name)),
@@ -392,7 +392,7 @@ class EtcdObjects:
 
     def remove(self, found: Found, told: Sequence[Told] = ()) -> None:
         there: Found | None = found
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             if not isinstance(found, TicketObject):  # of which only its lease counts
                 there = self.read(found.id.name)
             if there is None or there.id.uid != found.id.uid:
@@ -437,7 +437,7 @@ class EtcdObjects:
         events = [event for each in told for event in each.events]
         claimed = _claimed_in(changes)
         repeated = False
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             counted = None if claimed is None else self._next_grant(claimed)
             made = self._transaction(changes, still, counted, as_seen=as_seen)
             if counted is not None:
