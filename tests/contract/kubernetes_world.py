@@ -13,9 +13,9 @@ import threading
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 
-from leasectl.engines.cluster.engine import WAITER_TTL_SECONDS, ClusterSides
+from leasectl.engines.cluster.engine import ClusterSides
 from leasectl.engines.cluster.expiry import remove_dead
-from leasectl.engines.cluster.objects import Selection, TicketObject
+from leasectl.engines.cluster.objects import WAITER_TTL_SECONDS, Selection, TicketObject
 from leasectl.engines.cluster.records import parse_time
 from leasectl.engines.cluster.session import WaitSession
 from leasectl.engines.kubernetes.api.address import KubernetesAddress

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from leasectl.engines.cluster.engine import WAITER_TTL_SECONDS
+from leasectl.engines.cluster.objects import WAITER_TTL_SECONDS
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.facts import Pool, PoolSettings
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound

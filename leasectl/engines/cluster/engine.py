@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
     from leasectl.engines.cluster.waiter import ClusterWaiter
     from leasectl.engines.pool_admin import EventLog
 
-WAITER_TTL_SECONDS = 60.0
-
 
 class ClusterEngine:
     """The pools of one place, as `Engine`.
@@ -62,9 +60,7 @@ class ClusterEngine:
         from leasectl.engines.cluster.ticket import OwnTicket
         from leasectl.engines.cluster.waiter import ClusterWaiter
 
-        ttl = claimant.request.ttl_seconds or WAITER_TTL_SECONDS
-        ticket = OwnTicket(claimant, self._context, ttl_seconds=ttl)
-        return ClusterWaiter(ticket, self._context, until=until)
+        return ClusterWaiter(OwnTicket(claimant, self._context), self._context, until=until)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         context = self._context

@@ -43,7 +43,6 @@ from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease
 from leasectl.text.wording import followed_by, listed
 
-_USUAL_TTL_SECONDS = 60.0
 # Of a write, the rest is for what it is decided by.
 _AT_ONCE = MOST_AT_ONCE - 10
 
@@ -74,10 +73,7 @@ class ClusterMembers:
         self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
     ) -> Updated:
         known = self.reaped()
-        own = None
-        if claimant is not None:
-            ttl = claimant.request.ttl_seconds or _USUAL_TTL_SECONDS
-            own = OwnTicket(claimant, self._context, ttl_seconds=ttl)
+        own = None if claimant is None else OwnTicket(claimant, self._context)
         update = Update(names, decide, own=own)
         try:
             self.carry_out(update, known)

@@ -37,8 +37,8 @@ PoolState = Literal["open", "making", "closing", "gone"]
 
 Event_co = TypeVar("Event_co", covariant=True)
 
-# Of a ticket that doesn't say how long it lasts.
-USUAL_TTL_SECONDS = 60.0
+# Of a ticket whose request has no ttl, and of one that can't be read.
+WAITER_TTL_SECONDS = 60.0
 
 
 class Identity(NamedTuple):
@@ -202,7 +202,7 @@ class TicketObject(NamedTuple):
     place: int
     claim_key: str = ""
     holder_identity: str = ""
-    ttl_seconds: float = USUAL_TTL_SECONDS
+    ttl_seconds: float = WAITER_TTL_SECONDS
     renewed: str = ""
     want: Want = Want()
     count: int = 0  # type: ignore[assignment]  # as in Request

@@ -11,7 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.changes import new_ticket
-from leasectl.engines.cluster.objects import Found, ResourceObject, TicketObject
+from leasectl.engines.cluster.objects import (
+    WAITER_TTL_SECONDS,
+    Found,
+    ResourceObject,
+    TicketObject,
+)
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.contract import TicketExpired
 from leasectl.engines.rules.turns import effective_priority, next_rise
@@ -38,12 +43,11 @@ class OwnTicket:
     Args:
         claimant: Whose it is; what it asks for.
         context: Of the place of its pool.
-        ttl_seconds: After so long without a renewal others take it for dead.
 
     Attributes:
         claimant: As given.
         claim_key: Of the claimant, with its state id.
-        ttl_seconds: As given.
+        ttl_seconds: After so long without a renewal others take it for dead.
         object_name: Of its object, also before there is one.
         life: What it is kept alive by, and its claim; empty where they don't end by themselves.
         is_tried: It may have been put, also without an answer that says so.
@@ -61,10 +65,10 @@ class OwnTicket:
         is_gone: It was seen that it was taken away.
     """
 
-    def __init__(self, claimant: Claimant, context: Context, *, ttl_seconds: float) -> None:
+    def __init__(self, claimant: Claimant, context: Context) -> None:
         self.claimant = claimant
         self.claim_key = context.with_state_id(claimant.claim_key)
-        self.ttl_seconds = ttl_seconds
+        self.ttl_seconds = claimant.request.ttl_seconds or WAITER_TTL_SECONDS
         self.object_name = context.objects.new_ticket_name(claimant.request.type)
         self.life = context.objects.new_life()
         self.is_tried = False
