@@ -140,7 +140,6 @@ class KubernetesBackend(PoolBackend):
             api,
             choice.namespace,
             state_id=terms.state_id,
-            lost=lambda claim_key, names: None,
             clock=context.clock,
             posting=Posting(api, choice.namespace, clock=context.clock),
         )
@@ -190,7 +189,6 @@ class KubernetesBackend(PoolBackend):
             api,
             choice.namespace,
             state_id="",
-            lost=lambda claim_key, names: None,
             clock=context.clock,
             only_looks=True,
         )

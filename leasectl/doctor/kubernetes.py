@@ -202,7 +202,6 @@ def _open(choice: ClusterChoice, state_id: str) -> Opened:
         api,
         choice.namespace,
         state_id=state_id,
-        lost=lambda claim_key, names: None,
         clock=clock,
     )
 

@@ -74,7 +74,7 @@ def open_kubernetes(
     *,
     state_id: str,
     observed_path: str | None = None,
-    lost: LostListener,
+    lost: LostListener = lambda claim_key, names: None,
     clock: Clock,
     caller: str = "",
     own: OwnRecord | None = None,

@@ -36,7 +36,6 @@ class Access:
             api,
             choice.namespace,
             state_id=state_id,
-            lost=lambda claim_key, names: None,
             clock=CLOCK,
             posting=Posting(api, choice.namespace, clock=CLOCK) if tells_events else None,
         )

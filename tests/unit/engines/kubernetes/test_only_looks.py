@@ -46,7 +46,6 @@ def test_whoever_only_looks_writes_nothing(manual_clock: ManualClock) -> None:
         cast("Api", api),
         "ns",
         state_id="",
-        lost=lambda claim_key, names: None,
         clock=manual_clock.clock,
         only_looks=True,
     )

@@ -46,7 +46,6 @@ class Place:
             cast("Api", self.api),
             "ns",
             state_id="state",
-            lost=lambda claim_key, names: None,
             clock=clock.clock,
             posting=cast("Posting", self.post),
         )

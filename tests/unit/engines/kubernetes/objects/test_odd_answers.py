@@ -100,6 +100,5 @@ def opened_by(kubeconfig: Path) -> Opened:
         Api(choice, clock=Clock(), pause=lambda seconds: None),
         choice.namespace,
         state_id="state",
-        lost=lambda key, names: None,
         clock=Clock(),
     )

@@ -42,7 +42,6 @@ class Processes:
             Api(self._choice, clock=Clock()),
             self._choice.namespace,
             state_id="state",
-            lost=lambda key, names: None,
             clock=Clock(),
         )
 
