@@ -83,7 +83,7 @@ class BoskosAcquisition:
         self._lost = LostGrants(self._request.type, self._owner, clock=clock)
         self._start = clock.elapsed()
         self._deadline = patience.until(self._start)
-        self._outage = Outage(connection.url, patience, clock=clock)
+        self._outage = Outage(patience, clock=clock)
         self._next_report: float | None = None
         self._asked = 0
         self._got: dict[str, float] = {}  # when each is to be renewed

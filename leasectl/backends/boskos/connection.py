@@ -329,7 +329,6 @@ class Outage:
     """What has failed in a row, from the first request on.
 
     Args:
-        url: Of the server.
         patience: How long to wait; warns people.
         clock: Where times come from.
 
@@ -338,10 +337,9 @@ class Outage:
         failure: What failed last; None as long as it works.
     """
 
-    def __init__(self, url: str, patience: Patience, *, clock: Clock) -> None:
+    def __init__(self, patience: Patience, *, clock: Clock) -> None:
         self.was_there = False
         self.failure: BackendUnreachable | None = None
-        self._url = url
         self._patience = patience
         self._clock = clock
         self._since: float | None = None

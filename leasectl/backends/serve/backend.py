@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Progress
@@ -115,15 +115,12 @@ class ServeBackend(Backend):
         self._calls.close()
 
     @contextmanager
-    def _limit(self, until: float | None) -> Iterator[None]:
+    def limited(self, until: float | None) -> Iterator[None]:
         before, self._calls.until = self._calls.until, until
         try:
             yield
         finally:
             self._calls.until = before
-
-    def limited(self, until: float | None) -> AbstractContextManager[object]:
-        return self._limit(until)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         self._calls.call("engine.withdraw", claim_key, why)

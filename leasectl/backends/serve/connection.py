@@ -85,7 +85,7 @@ class Calls:
             seconds = min(seconds, max(0.0, self.until - start))
 
         def once() -> Any:
-            left = max(0.05, start + seconds - self.clock.elapsed())
+            left = max(_LEAST_SECONDS, start + seconds - self.clock.elapsed())
             return self.result_in(
                 self._connection.tell(CALL + name, body, headers={}, seconds=left)
             )

@@ -35,7 +35,7 @@ class Writer:
             kept=kept,
             draw=lambda size: f"{next(words) << 6:0{2 * size}x}",
         )
-        self._keys, self._gateway = access.keys, access.gateway
+        self._keys = access.keys
         self._numbers = itertools.count(first)
 
     def write(
