@@ -93,7 +93,7 @@ class BoskosAcquisition:
         self._asked_at = self._start
 
     def take(self) -> tuple[Lease, ...]:
-        """Get all, or nothing that isn't on record.
+        """Get all leases, or raise; what has arrived by then is on record.
 
         Raises:
             NoLease: Not before the deadline.

@@ -34,7 +34,7 @@ _COUNT_SECONDS = 10.0
 
 
 class BoskosBackend(Backend):
-    """Leases from Boskos. A claim key is what it calls an owner."""
+    """Leases from Boskos, where a claim key is called an owner."""
 
     title = "Boskos"
     prefix = "boskos+http://"

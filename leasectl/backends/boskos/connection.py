@@ -215,7 +215,7 @@ class BoskosConnection:
         self._client = self._new_client()
 
     def interrupted_by(self, interrupts: Sequence[Interrupt]) -> BoskosConnection:
-        """Return another connection to the same Boskos, whose requests and pauses these end."""
+        """Return another connection there; the interrupts end its requests and pauses."""
         other = copy.copy(self)
         other._interrupts, other._client = interrupts, self._new_client()
         return other
@@ -236,11 +236,11 @@ class BoskosConnection:
         return self.address.server
 
     def close(self) -> None:
-        """End its thread, if that waits for no answer now."""
+        """End its thread, unless that waits for an answer now."""
         self._client.close()
 
     def pause(self, until: float | None) -> None:
-        """Let time pass until then, CLOCK_BOOTTIME in seconds."""
+        """Sleep until a time of CLOCK_BOOTTIME, in seconds, or until an interrupt."""
         sleep(wake_fds=(), interrupts=self._interrupts, until=until, now=self._clock.elapsed)
 
     def ask(

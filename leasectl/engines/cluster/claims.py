@@ -157,7 +157,7 @@ class Claims:
         chosen: ResourceObject,
         number: int,
     ) -> Change:
-        """What claims one resource past the queue, with whatever else becomes of it in that write.
+        """Return the change that claims one resource past the queue, with its other changes.
 
         Args:
             own: Whose it becomes, which waits in no queue.
@@ -171,12 +171,12 @@ class Claims:
         return Change(seen, claimed(chosen, claim))
 
     def note_made(self, own: OwnTicket, made: ResourceObject) -> tuple[Lease, ...]:
-        """A resource was claimed so; return the lease of it."""
+        """Note a resource that `change_by` has claimed; return its lease."""
         self.note(made, own.claim_sent_at)
         return leases_of([made])
 
     def find(self, own: OwnTicket) -> tuple[Lease, ...] | None:
-        """What a claim got whose answers never came, if that was all; else it is given back."""
+        """Return the leases of a claim whose answers were lost; give a part of one back."""
         found = self._made_at_last(own)
         if len(found) != own.request.count:
             self.release(found, is_had=False)
@@ -337,7 +337,7 @@ class Claims:
         return self._context.write_all(held, change_of, told)
 
     def as_it_is(self, seen: ResourceObject) -> ResourceObject | None:
-        """Return a claim as it is now that couldn't be ended as it was seen; None if it has gone.
+        """Return a resource as it is now; None if it hasn't the claim any more that was seen.
 
         It may have been renewed by another process than its claimant, a keeper for example.
         """
@@ -351,7 +351,7 @@ class Claims:
     def _left(
         self, held: Sequence[ResourceObject], done: Sequence[ResourceObject]
     ) -> list[ResourceObject]:
-        """What is there now of the claims that couldn't be ended as they were seen."""
+        """Return those claims that weren't ended and are still there, as they are now."""
         there = [self.as_it_is(each) for each in held if each not in done]
         return [each for each in there if each is not None]
 
@@ -404,7 +404,7 @@ class Claims:
         return [each for each in self._context.claimed(claim_key) if each.name in names]
 
     def _revoke_kept(self, held: Sequence[ResourceObject], reason: str) -> list[ResourceObject]:
-        """Say of claims that they have ended; return those that weren't written since."""
+        """Mark claims as ended; return those that weren't written since they were seen."""
         at = self._events.now()
         lives: dict[str, str] = {}  # by the old ones: claims that ended together still do
 

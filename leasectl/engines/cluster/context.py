@@ -97,17 +97,17 @@ class Context:
     # Claim keys
 
     def with_state_id(self, claim_key: str) -> str:
-        """Return what is written of a claim key, so that it is the only one."""
+        """Return a claim key with its state id, which makes it unique in its place."""
         if claim_key.startswith(_ELSEWHERE):
             return claim_key[1:]
         return f"{self.state_id}/{claim_key}"
 
     def is_from_here(self, written: str) -> bool:
-        """Return whether what is written is of this state directory."""
+        """Return whether a claim key with a state id is of this state directory."""
         return bool(self.state_id) and written.startswith(f"{self.state_id}/")
 
     def claim_key_of(self, written: str) -> str:
-        """Return the reverse: a claim key of this state directory as it is, any other marked."""
+        """Return a claim key without its state id; one of another state directory is marked."""
         state_id, _, claim_key = written.partition("/")
         return claim_key if state_id == self.state_id else _ELSEWHERE + written
 
@@ -223,14 +223,14 @@ class Context:
         return [each for each in found if each.member.moves_to == pool_type]
 
     def tickets(self, claim_key: str) -> list[TicketObject]:
-        """Return the tickets that a claim key finds; those that can't be read among them."""
+        """Return the tickets that a claim key finds, and those that can't be read."""
         written = self.with_state_id(claim_key)
         found = self.objects.list(_of_claim(written, "ticket")).items
         tickets = [each for each in found if isinstance(each, TicketObject)]
         return [each for each in tickets if each.claim_key in (written, "")]
 
     def claimed(self, claim_key: str) -> list[ResourceObject]:
-        """Return the resources that a claim key finds, over or ended by force included."""
+        """Return the resources that a claim key finds, also if it expired or was ended by force."""
         written = self.with_state_id(claim_key)
         found = self.resources(_of_claim(written, "resource"))
         held = [each for each in found if each.claim and each.claim.claim_key == written]

@@ -189,7 +189,7 @@ class Update:
                 check_unheld([self.after[name]])
 
     def is_to_come_to(self, name: str) -> str | None:
-        """Return the pool that a name is to come to with its release, and wasn't before."""
+        """Return the pool that a name moves to with its release, if that is new; else None."""
         to = self.after[name].moves_to
         return None if to == self.before[name].moves_to else to
 
@@ -201,7 +201,7 @@ class Update:
         return after.pool != self.before[name].pool or self.is_to_come_to(name) is not None
 
     def goes_to(self, name: str) -> set[str]:
-        """Return the pools that a name comes to with this, or is to come to with its release."""
+        """Return the pools that a name enters with this change, or with its next release."""
         pool = self.after[name].pool
         is_new = self.own is not None or pool != self.before[name].pool
         found = (pool if is_new else None, self.is_to_come_to(name))
@@ -326,7 +326,7 @@ def settle(context: Context, known: Known) -> bool:
 
 
 def change_belonging(context: Context, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
-    """Implement `Members.change_belonging`; return what was so before, and is now.
+    """Implement `Members.change_belonging`; return the facts before and after.
 
     Raises:
         NotFound: The new default pool was deleted at the same time.

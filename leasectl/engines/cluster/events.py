@@ -62,7 +62,7 @@ class ClusterEvents:
     # Of a request
 
     def queued(self, claimant: Claimant, *, at: float) -> ToldOf:
-        """A ticket is put; at that time it was about to be."""
+        """Return the event of a ticket that is put at that time."""
         return self._told([of_claimant("queued", claimant, at)])
 
     def granted(
@@ -74,7 +74,7 @@ class ClusterEvents:
         waited: float,
         queued_at: float | None = None,
     ) -> ToldOf:
-        """A request becomes leases.
+        """Return the events of a request that becomes leases.
 
         Args:
             claimant: Whose.
@@ -97,12 +97,12 @@ class ClusterEvents:
         return self._told([queued, granted], resources)
 
     def gave_up(self, claimant: Claimant, ticket: int, *, waited: float, why: str) -> ToldOf:
-        """Its owner takes a ticket away that became nothing."""
+        """Return the event of a ticket that its owner removes, and that became no claim."""
         event = gave_up(claimant, ticket=ticket, now=self.now(), waited=waited, why=why)
         return self._told([event])
 
     def withdrawn(self, ticket: TicketObject, why: str = WITHDRAWN) -> ToldOf:
-        """A process other than its owner takes a ticket away."""
+        """Return the event of a ticket that another process than its owner removes."""
         if not ticket.claim_key:
             return ()
         handle, acquisition = handle_of(ticket.claim_key)
@@ -135,14 +135,14 @@ class ClusterEvents:
         reason: str = "",
         title: str = "",
     ) -> ToldOf:
-        """Claims are ended, and lost just now unless their holder meant that.
+        """Return the events of claims that end; also of their loss, unless their holder ends them.
 
         Args:
             resources: As they are before that; what isn't held doesn't matter.
-            by: Who or what ends them; what was ended by force stays that.
+            by: Who or what ends them. A claim that was ended by force before was lost by that.
             at: When that is about to be done, wall clock.
-            reason: For people; of what is taken out of a pool, who does that.
-            title: What it is called in Kubernetes; empty for what it is.
+            reason: For people; by default, of a removal from a pool, who does that.
+            title: The title of the event in Kubernetes; empty for its kind.
         """
         if by == "removal":
             reason = reason or self._caller
@@ -159,7 +159,7 @@ class ClusterEvents:
     def lost(
         self, resources: Iterable[ResourceObject], *, by: ReleasedBy, at: float, reason: str
     ) -> ToldOf:
-        """Claims are taken from their holder, and kept for it until their time is over."""
+        """Return the events of claims that are lost, and are kept until they expire."""
         return tuple(
             told
             for each in _alike(resources)
@@ -167,7 +167,7 @@ class ClusterEvents:
         )
 
     def noted(self, resource: ResourceObject, text: str) -> ToldOf:
-        """A note at a claim changes; without a text, nothing is told."""
+        """Return the event of a note that changes at a claim; none without a text."""
         if not text or not _alike([resource]):
             return ()
         event = _of_claim("noted", [resource], "command", self.now(), text)
@@ -178,7 +178,7 @@ class ClusterEvents:
     def of_pool(
         self, kind: EventKind, pool_type: str, names: Sequence[str], *, at: float, reason: str = ""
     ) -> ToldOf:
-        """A pool is made, changed or deleted, and some names with it, at about that time."""
+        """Return the event of a pool that is made, changed or deleted, with some names."""
         event = Event(
             0,
             at,
@@ -194,11 +194,11 @@ class ClusterEvents:
     def members_changed(
         self, before: Sequence[Member], after: Sequence[Member], *, at: float
     ) -> ToldOf:
-        """Names change, in a pool or from one to another."""
+        """Return the events of names that change, in a pool or from one to another."""
         return self._changed(membership_changes(before, after), at)
 
     def belonging_changed(self, before: Pools, after: Pools, *, at: float) -> ToldOf:
-        """The default pool becomes another, or patterns do."""
+        """Return the events of a new default pool, or of changed patterns."""
         return self._changed(belonging_changes(before, after), at)
 
     def _changed(self, changes: Iterable[MembershipChange], at: float) -> ToldOf:
@@ -209,7 +209,7 @@ class ClusterEvents:
         )
 
     def happened(self, event: Event) -> ToldOf:
-        """Something that isn't the engine's affair is done, like a work."""
+        """Return what is told of an event that isn't the engine's, like the end of a work."""
         return self._told([event])
 
     def _told(

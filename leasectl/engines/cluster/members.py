@@ -92,12 +92,12 @@ class ClusterMembers:
     # Reading
 
     def reaped(self) -> Known:
-        """Return all that is known, once what is over and what others left half-done is seen to."""
+        """Return all that is known, after removing what is over and finishing what others began."""
         known = all_known(self._context)
         return all_known(self._context) if self._see_to(known) else known
 
     def _see_to(self, known: Known) -> bool:
-        """Do what has to be done about what is known; return whether there was anything."""
+        """Remove what is over, and finish what others began; return whether that was anything."""
         if self._context.only_looks:
             return False
         is_reaped = reap(self._context, PoolView("").add_resources(known.resources.values()))
@@ -137,7 +137,7 @@ class ClusterMembers:
         self._tell(update.pools_to_tell())
 
     def _told_of(self, update: Update, at: float) -> ToldOf:
-        """What is told of all that was written."""
+        """Return the events of all that was written."""
         told = self._events.members_changed(*update.to_tell(update.leases), at=at)
         leases = [lease for each in update.leases.values() for lease in each]
         if update.own is None or not leases:
@@ -195,7 +195,7 @@ class ClusterMembers:
                     update.note_done(name, ())
 
     def _note_done(self, update: Update, name: str, change: Change, written: Found | None) -> None:
-        """A name is as it was to be; tell its holder if it was taken out of its pool."""
+        """Note that a name is written; tell its holder if it was taken out of its pool."""
         leases: tuple[Lease, ...] = ()
         if update.own is not None and isinstance(written, ResourceObject):
             leases = self._claims.note_made(update.own, written)
@@ -253,7 +253,7 @@ class ClusterMembers:
                     break
 
     def _change_of(self, update: Update, name: str, number: int) -> Change | None:
-        """Return what makes of a name what is to become of it; None for nothing.
+        """Return the change of a name that an update asks for; None for no change.
 
         Args:
             update: What that is.

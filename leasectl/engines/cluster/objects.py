@@ -376,7 +376,7 @@ def is_same(claim: Claim, other: Claim) -> bool:
 
 
 def by_fence(resource: ResourceObject) -> tuple[int, str]:
-    """Return what sorts claimed resources as they were claimed."""
+    """Return a sort key for claimed resources, in the order of their fences."""
     return (resource.claim.fence if resource.claim else 0, resource.name)
 
 
@@ -495,7 +495,7 @@ class Change(NamedTuple):
 
 
 def too_fast(what: str) -> BackendUnreachable:
-    """Return the error for a write that others are always faster than."""
+    """Return the error for an object that other writers keep changing."""
     return BackendUnreachable(f"{what} changes faster than it is read; try again")
 
 
@@ -615,7 +615,7 @@ class Objects(Protocol):
         """
 
     def remove(self, found: Found, told: Sequence[Told] = ()) -> None:
-        """Remove an object, however written since, but no later one of its name.
+        """Remove an object, also if it was written since; leave a later one of its name.
 
         Args:
             found: Which.

@@ -234,7 +234,7 @@ class Observed:
         return self._end(resource, " grace", resource.came, resource.grace_seconds)
 
     def _end(self, resource: ResourceObject, word: str, mark: str, seconds: float) -> float:
-        """When something of a resource has been seen with a mark for so long."""
+        """Return when a mark of a resource has been seen for so long, on the elapsed clock."""
         id_, place = resource.id, resource.member.pool
         return self.since(f"{id_.uid}{word}", mark, id_.version, place) + seconds
 

@@ -324,7 +324,7 @@ def _shown_in(seen: Seen) -> list[PoolView]:
 
 
 def _orphaned(seen: Seen) -> list[str]:
-    """The types of pools with resources, whose own object hands have damaged or taken away."""
+    """Return the types of pools that have resources, but no object that can be read."""
     there = {each.type for each in seen.items if isinstance(each, PoolObject)}
     types = {each.member.pool for each in seen.items if isinstance(each, ResourceObject)}
     return sorted(each for each in types - there if each)

@@ -162,19 +162,19 @@ class OwnTicket:
     # Its events
 
     def told_of_queueing(self) -> ToldOf:
-        """Return what is told as it is put, for the first time or again."""
+        """Return the event of its queueing; none if that is written already."""
         at = self.queued_at
         return () if at is None else self._context.events.queued(self.claimant, at=at)
 
     def told_of_grant(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> ToldOf:
-        """Return what is told as it becomes leases of resources."""
+        """Return the events of its grant, and of its queueing if that isn't written yet."""
         waited, queued_at = self._clock.elapsed() - self._made_at, self.queued_at
         return self._context.events.granted(
             self.claimant, leases, resources, waited=waited, queued_at=queued_at
         )
 
     def told_of_end(self, why: str) -> ToldOf:
-        """Return what is told as its owner takes it away, and it became nothing."""
+        """Return the event of its end without a grant; none if it was never put."""
         if self.object is None:
             return ()
         waited = self._clock.elapsed() - self._made_at
@@ -240,7 +240,7 @@ class OwnTicket:
     # Its priority
 
     def counts_as(self, aging_seconds: float) -> int:
-        """The priority that it is to count with by now, in a pool with such an aging."""
+        """Return its effective priority by now, in a pool with that aging."""
         waited = self._clock.elapsed() - self._put_at
         return effective_priority(self.request.priority, waited, aging_seconds)
 

@@ -111,7 +111,7 @@ class ClusterValues:
         return until is not None and until <= self._clock.wall()
 
     def _subject(self, key: str) -> ValuesObject:
-        """Return all that is kept of a key's subject; without a version where nothing is."""
+        """Return the object of a key's subject; one without a version if nothing is kept."""
         parts = parts_of(key)
         name = self._objects.name_of("values", parts.space, parts.subject)
         found = self._objects.read(name)

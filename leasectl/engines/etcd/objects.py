@@ -322,7 +322,7 @@ class EtcdObjects:
         return Seen(tuple(found), outcome.revision)
 
     def _read_each(self, keys: Iterable[str]) -> Iterator[KeyValue]:
-        """Yield those of some keys that there are, in several requests if they are many."""
+        """Yield those of some keys that exist, in several requests if they are many."""
         asked = list(map(read, keys))
         for first in range(0, len(asked), _READ_AT_ONCE):
             for answer in self.gateway.read(*asked[first : first + _READ_AT_ONCE]).answers:

@@ -138,7 +138,7 @@ def delete(key: str) -> Json:
 
 
 def grouped(operations: Sequence[Json]) -> Sequence[Json]:
-    """Return many writes in groups, each a nested transaction without guards; few as they are.
+    """Return many writes as nested transactions without guards; return few unchanged.
 
     What nested transactions read isn't among the answers. etcd's limit on a group is reduced by the
     comparisons of the outer transaction, so the groups are small.
