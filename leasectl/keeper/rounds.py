@@ -15,7 +15,7 @@ from leasectl.keeper.job import Retries
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals
-from leasectl.keeper.server import load_code_for, load_own_code
+from leasectl.keeper.server import load_code_for
 from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
@@ -53,7 +53,7 @@ class Rounds:
         self._followed: frozenset[Process] = frozenset()  # without those of handles
         self._abandoned: list[ReleaseTarget] = []  # at the first look of this round
         self._retries = Retries(service, log)  # of the parts of a round
-        self._to_load: set[str] = set()  # URLs of backends
+        self._to_load = {LOCAL}  # URLs of backends
 
     def go(self) -> float | None:
         """Do all that is due. What fails holds up nothing else, and is tried again later.
@@ -88,7 +88,7 @@ class Rounds:
 
     def load_code(self) -> None:
         """Load what all of it may need, as the installation may be deleted later."""
-        load_own_code()
+        self._to_load.update(each.backend for each in self._stays.stays())
         self._to_load.update(each.backend for each in self._unused.pools())
         while self._to_load:
             load_code_for(self._to_load.pop())

@@ -12,23 +12,15 @@ from leasectl.backends.kinds import kind_of, kind_of_handle
 from leasectl.errors import InvalidRequest
 from leasectl.model import Handle
 
-# Packages that the keeper of embedded pools may need at any time.
-_OWN_PACKAGES = (
-    "leasectl.keeper",
-    "leasectl.state",
-    "leasectl.system",
-    "leasectl.leases",
-    "leasectl.engines.local",
-    "leasectl.engines.rules",
-    "leasectl.backends.local",
-)
-# What releases and renewals on every server may need besides its backend and engine.
-_SERVER_PACKAGES = (
+# Packages and modules that a keeper may need at any time, and those for leases on any server.
+_OWN = ("leasectl.keeper", "leasectl.state", "leasectl.system", "leasectl.leases")
+_ON_SERVERS = (
     "leasectl.http",
     "leasectl.backends.release_tries",
     "leasectl.backends.unanswered",
+    "leasectl.pools.joining",
 )
-_loaded: set[str] = set()  # packages, with all modules below them
+_loaded: set[str] = set()  # modules of backends, with all code that a keeper may need for them
 
 
 class Server(NamedTuple):
@@ -50,34 +42,30 @@ def server_of(handle: Handle | None) -> Server | None:
     return Server(handle.backend, handle.settings)
 
 
-def load_own_code() -> None:
-    """Load what embedded pools and the records may need: later, the installation may be gone."""
-    for each in _OWN_PACKAGES:
-        _load(each)
-
-
 def load_code_for(url: str) -> None:
-    """Load what a backend may need, as soon as the keeper has something to do with it."""
+    """Load all code that a keeper may need for a backend: later, the installation may be gone."""
     try:
-        module = kind_of(url).__module__
+        name = "".join(kind_of(url).__module__.split(".")[2:3])
     except InvalidRequest:  # a damaged record; another job reports it
         return
-    name = "".join(module.split(".")[2:3])
-    if f"leasectl.backends.{name}" not in _OWN_PACKAGES:
-        engine = f"leasectl.engines.{name}"
-        for each in (*_SERVER_PACKAGES, f"leasectl.backends.{name}", engine):
+    if name in _loaded:
+        return
+    _loaded.add(name)
+    is_local = name == "local"
+    needed = _OWN if is_local else _ON_SERVERS
+    for each in (*needed, f"leasectl.backends.{name}", f"leasectl.engines.{name}"):
+        _load(each)
+    # All of each engine that has begun to load: one may be built on another.
+    for each in {".".join(each.split(".")[:3]) for each in list(sys.modules)}:
+        if each.startswith("leasectl.engines."):
             _load(each)
-        if engine in sys.modules:
-            _load("leasectl.engines.cluster")
+    if not is_local:
         with contextlib.suppress(ImportError):
             importlib.import_module("tenacity")  # the backends import it where they use it
 
 
 def _load(name: str) -> None:
-    """Import a package, and all that is below it, as far as it is there: most may not be needed."""
-    if name in _loaded:
-        return
-    _loaded.add(name)
+    """Import a module, and all below it if it is a package; most of it may not be needed."""
     with contextlib.suppress(ImportError):
         package = importlib.import_module(name)
         for each in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):

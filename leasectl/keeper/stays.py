@@ -36,11 +36,15 @@ class KeptStays(Job[_Look, bool]):
 
     def processes(self) -> list[Process]:
         """Return the processes whose end ends a membership."""
-        return [stay.process for stay in self._stays.all()]
+        return [stay.process for stay in self.stays()]
+
+    def stays(self) -> list[Stay]:
+        """Return the memberships that the keeper renews or ends."""
+        return self._stays.all()
 
     def go(self) -> list[float | None]:
         """Renew and end what is due by threads; return when each is due next."""
-        stays = self._stays.all()
+        stays = self.stays()
         self.keep_only(stays)
         self._renewed_at = {s: at for s, at in self._renewed_at.items() if s in stays}
         return [self._see_to(stay) for stay in stays]

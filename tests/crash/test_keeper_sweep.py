@@ -20,7 +20,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError
 from leasectl.keeper import loop as keeper
-from leasectl.keeper.server import load_code_for, load_own_code
+from leasectl.keeper.server import load_code_for
 from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import arm, release
 from leasectl.leases.service import Service
@@ -228,8 +228,7 @@ def keepers(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     sweep = Sweep(cli, tmp_path)
     keepers = KeeperSweep(sweep)
     monkeypatch.setattr(keeper_process, "_fork_candidate", keepers.fork_candidate)
-    load_own_code()  # or most kills would strike while a keeper imports its modules
-    load_code_for("local:")
+    load_code_for("local:")  # or most kills would strike while a keeper imports its modules
     with among_contenders(sweep):
         yield keepers
         keepers.close()

@@ -6,12 +6,14 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import leasectl
+from leasectl.backends.kinds import LOADERS
 from tests.kit.support import Cli, clean_environment
 
 PACKAGE = Path(leasectl.__file__).parent
@@ -86,23 +88,31 @@ def test_imports_point_one_way() -> None:
     assert upward == []
 
 
+MODULES = {
+    "leasectl." + name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name
+    for name in SOURCES
+}
+
+
+@cache
+def imported(module: str) -> set[str]:
+    """Return the modules of the package that a module imports, except for type checkers."""
+    return set(MODULES).intersection(imports(MODULES[module], for_types=False))
+
+
+def reached(*modules: str, without: Collection[str] = ()) -> set[str]:
+    """Return what modules import, what that imports, and so on; leave some modules out."""
+    found: set[str] = set()
+    new = set(modules)
+    while new:
+        new = set().union(*map(imported, new)).difference(found, without)
+        found |= new
+    return found
+
+
 @once
 def test_no_two_modules_import_each_other() -> None:
-    modules = {
-        "leasectl." + name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name
-        for name in SOURCES
-    }
-    graph = {
-        module: {each for each in imports(name, for_types=False) if each in modules}
-        for module, name in modules.items()
-    }
-    for module in graph:
-        reached: set[str] = set()
-        new = set(graph[module])
-        while new:
-            reached |= new
-            new = set().union(*(graph[each] for each in new)) - reached
-        assert module not in reached
+    assert [module for module in MODULES if module in reached(module)] == []
 
 
 @once
@@ -193,6 +203,24 @@ def test_background_work_loads_no_heavy_library(module: str) -> None:
     command = [sys.executable, "-S", "-c", script]
     loaded = subprocess.check_output(command, text=True, env=clean_environment()).split()
     assert HEAVY & set(loaded) == set()
+
+
+# The installation of a keeper may be deleted while it runs.
+@pytest.mark.parametrize("scheme", [each for each in LOADERS if each not in ("local", "none")])
+def test_keeper_loads_all_that_it_may_import_later(scheme: str) -> None:
+    script = prepare(
+        "import leasectl.keeper.loop\n"
+        "from leasectl.keeper.server import load_code_for\n"
+        f"load_code_for('local:'), load_code_for('{scheme}://h:1')\n"
+        "print(*sys.modules)"
+    )
+    command = [sys.executable, "-S", "-c", script]
+    loaded = subprocess.check_output(command, text=True, env=clean_environment()).split()
+    # The backends that it doesn't use, and what acquires.
+    unneeded = {"leasectl.backends", "leasectl.backends.pool.turn"}
+    kind = LOADERS[scheme]()
+    needed = reached("leasectl.keeper.loop", kind.__module__, without=unneeded)
+    assert needed - set(loaded) == set()
 
 
 def test_the_event_log_of_etcd_loads_no_logging() -> None:
