@@ -47,7 +47,8 @@ def _check_not_lost(service: Service, handle_id: str) -> None:
                 names = read_names(path)
     if not names:
         return
-    if not service.kind.remote and not any(service.may_have(name) for name in names):
+    kind = service.kind
+    if kind.has_pools and not kind.remote and not service.resources(names):
         how = (
             ", nor of any such resource: the database was lost, and its pools with it; if no job "
             "here still uses what they held, make them anew with: leasectl pool apply -f FILE, "

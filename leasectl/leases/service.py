@@ -282,10 +282,6 @@ class Service(HasSides):
             each for pool in self.pools.pools() for each in pool.resources if each.name in names
         ]
 
-    def may_have(self, name: str) -> bool:
-        """Return whether the chosen backend may have a resource; one without pools might."""
-        return not self.kind.has_pools or bool(self.resources([name]))
-
     def warn(self, line: str) -> None:
         """Print a line about a problem that stops nothing."""
         if self._withheld is None:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.errors import (
@@ -29,6 +29,9 @@ from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_reserved, short_name
 from leasectl.text.wording import listed, printable
+
+if TYPE_CHECKING:
+    from leasectl.engines.facts import Resource
 
 # The type of the handles of adopted names.
 _ADOPTED = "adopted"
@@ -127,14 +130,14 @@ def targets_of_names(
         NotAllowed: Another job or build holds one, or a lease isn't the expected one.
     """
     held: list[tuple[Handle, str]] = []
-    unheld, holders = [], _Holders(service)
+    unheld, holders = [], Holders(service)
     with _alone(service):
         for name in dict.fromkeys(names):
             handle = holders.find(name)
             if only_here and handle is not None and not service.is_here(handle):
                 handle = None
             if handle is None:
-                if not service.may_have(name):
+                if not holders.may_have(name):
                     raise NotFound(f'no resource "{printable(name)}"; list them with: {_WIDE}')
                 unheld.append(name)
                 continue
@@ -160,12 +163,12 @@ def targets_of_scope_test(service: Service) -> Listed:
     unheld: list[str] = []
     unknown: list[str] = []
     theirs: list[str] = []
-    holders = _Holders(service)
+    holders = Holders(service)
     with _alone(service):
         for name in dict.fromkeys(names):
             handle = holders.find(name)
             if handle is None:
-                can_release = not service.kind.claims_by_identity and service.may_have(name)
+                can_release = not service.kind.claims_by_identity and holders.may_have(name)
                 (unheld if can_release else unknown).append(name)
             elif handle.shared_dir == shared_dir:
                 held.append((handle, name))
@@ -204,8 +207,8 @@ def _alone(service: Service) -> AbstractContextManager[object]:
     return contextlib.nullcontext() if asks else service.state.transaction()
 
 
-class _Holders:
-    """The handles that hold names; their server is asked at most once.
+class Holders:
+    """The handles that hold names; the pools of the service's backend are read at most once.
 
     The ttl of a lease on a server may have run out unnoticed, and the name may have been granted
     again since. If the server can't be reached, the record counts, and the release reports that.
@@ -227,19 +230,27 @@ class _Holders:
                 return handle
         return None
 
+    def may_have(self, name: str) -> bool:
+        """Return whether the backend may have a resource; one without pools might."""
+        return not self._service.kind.has_pools or name in self._resources
+
     @cached_property
     def _claims(self) -> Mapping[str, tuple[str | None, int]] | None:
         """Claim keys and fences by name on the service's backend; None if it doesn't answer."""
         try:
-            pools = self._service.pools.pools()
+            resources = self._resources
         except BackendUnreachable:
             return None
         return {
-            each.name: (each.claim_key, each.lease.fence)
-            for pool in pools
-            for each in pool.resources
+            name: (each.claim_key, each.lease.fence)
+            for name, each in resources.items()
             if each.lease is not None
         }
+
+    @cached_property
+    def _resources(self) -> Mapping[str, Resource]:
+        pools = self._service.pools.pools()
+        return {each.name: each for pool in pools for each in pool.resources}
 
 
 def _does_work(handle: Handle) -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leasectl.backends.contract import Caller, Patience
+from leasectl.engines.facts import Pool
 from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.release import arm, release
 from leasectl.leases.service import Service
 from leasectl.leases.targets import (
+    Holders,
     adopt,
     targets_at,
     targets_of_everything,
@@ -45,8 +48,8 @@ def service(desk: Desk, server: Server) -> Service:
 def test_on_the_embedded_pool_there_is_nothing_that_no_handle_holds(desk: Desk) -> None:
     desk.pool(1)
     assert adopt(desk.service, ["T--00"], foreign=None) == ()
-    assert desk.service.may_have("T--00")
-    assert not desk.service.may_have("T--01")
+    assert Holders(desk.service).may_have("T--00")
+    assert not Holders(desk.service).may_have("T--01")
 
 
 def test_who_releases_by_name_alone_is_not_asked_whose_it_is(desk: Desk) -> None:
@@ -55,7 +58,7 @@ def test_who_releases_by_name_alone_is_not_asked_whose_it_is(desk: Desk) -> None
     assert service.handles.require(handle.id) == handle
     assert (handle.names, handle.request.count, handle.adopted_claim) == (("a", "b"), 2, "")
     assert (handle.state, handle.backend) == ("held", "http://127.0.0.1:1")
-    assert service.may_have("whatever")
+    assert Holders(service).may_have("whatever")
 
 
 def test_who_releases_to_holders_alone_takes_nothing_back_from_others(
@@ -129,6 +132,25 @@ def test_what_nobody_holds_is_left_out(desk: Desk, service: Service) -> None:
     release(service, whole(handle))
     (handle,) = adopt(service, NAMES, foreign=None)
     assert (handle.names, handle.adopted_claim) == (("T--01",), second.key)
+
+
+def test_number_of_reads_does_not_grow_with_the_names(
+    desk: Desk, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_by(desk, desk.caller, count=3)
+    reads: list[tuple[object, ...]] = []
+    kind = type(service.pools)
+    read = kind.pools
+
+    def pools(pools: Any, *types: str) -> Sequence[Pool]:
+        reads.append(types)
+        return read(pools, *types)
+
+    monkeypatch.setattr(kind, "pools", pools)
+    assert targets_of_names(service, NAMES[:1])
+    few = len(reads)
+    assert targets_of_names(service, NAMES[1:])
+    assert len(reads) == 2 * few
 
 
 def test_what_is_another_jobs_is_an_error_or_told(desk: Desk, service: Service) -> None:
