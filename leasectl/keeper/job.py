@@ -60,11 +60,13 @@ def lift_limit(limit: int) -> int:
     return resource.getrlimit(limit)[0]
 
 
-def is_file_size_limited(state: State) -> bool:
-    """Return whether a limit that can't be lifted keeps this process from writing records.
+def is_of_size_limit(error: Exception, state: State) -> bool:
+    """Return whether records can't be written for a file size limit that can't be lifted.
 
     It may have been set since this process began, as by prlimit(1).
     """
+    if not isinstance(error, StateUnwritable):
+        return False
     limit, largest = lift_limit(resource.RLIMIT_FSIZE), 0
     for ending in ("", "-wal"):
         with contextlib.suppress(OSError):
@@ -120,9 +122,7 @@ class Retries:
             ImportError: The code is gone, for every job.
             StateUnwritable: This process can never write; another keeper can.
         """
-        if isinstance(error, ImportError) or (
-            isinstance(error, StateUnwritable) and is_file_size_limited(self._state)
-        ):
+        if isinstance(error, ImportError) or is_of_size_limit(error, self._state):
             raise error
         before = self._retries.get(key)
         failures = 1 if before is None else before.failures + 1

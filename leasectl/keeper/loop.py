@@ -13,7 +13,7 @@ import signal
 from collections.abc import Collection
 
 from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
-from leasectl.keeper.job import is_file_size_limited, lift_limit
+from leasectl.keeper.job import is_of_size_limit, lift_limit
 from leasectl.keeper.log import Log, described
 from leasectl.keeper.namespace_lock import NamespaceLock
 from leasectl.keeper.rounds import Rounds, open_service
@@ -150,7 +150,7 @@ class _Loop:
                 self._pause(_PAUSE_AFTER_FAILURE_SECONDS)
             except Exception as error:
                 self._log.write(f"can't go on: {described(error)}")
-                if isinstance(error, StateUnwritable) and is_file_size_limited(self._state):
+                if is_of_size_limit(error, self._state):
                     self._end("ended: it may not write files of that size, by a limit of its own")
                     return
                 failures += 1

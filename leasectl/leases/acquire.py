@@ -104,8 +104,7 @@ def acquire(
     refuse_to_wait_for_callers(service, request, patience)
     handle = new_handle(service, request, handle_id or new_id(called or request.type))
     runner = this_process() if followed or start_delay_seconds else None
-    if guard is not None or runner is not None:
-        handle = handle._replace(guard=guard, runner=runner)
+    handle = handle._replace(guard=guard, runner=runner)
     journal = RecordJournal(service, handle, start_delay_seconds=start_delay_seconds, listed=listed)
     return _acquire(service, journal, patience)
 
