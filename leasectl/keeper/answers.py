@@ -25,8 +25,8 @@ _SENDING_SECONDS = 2.0
 class Answers(Job[ReleaseTarget, "tuple[str, ...]"]):
     """Answers for the holders of some handles.
 
-    What is noted on servers it is told by renewals; what was decided and hasn't been sent, and what
-    has ended, it finds in the records.
+    Renewals pass on the notes that they read on servers. The records tell of answers that were
+    decided and not sent, and of reclaims that have ended.
     """
 
     def __init__(self, service: Service, log: Log) -> None:
@@ -39,7 +39,7 @@ class Answers(Job[ReleaseTarget, "tuple[str, ...]"]):
         self._checked: dict[Key, dict[str, float | None]] = {}
 
     def heed(self, handle: Handle, notes: Sequence[Note]) -> None:
-        """Told what a renewal has found noted at what a handle holds."""
+        """Take the notes that a renewal has read at a handle's leases."""
         self._noted[key_of(handle)] = notes
 
     def go(self, kept: Container[Key]) -> float | None:

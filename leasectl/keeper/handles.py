@@ -61,7 +61,7 @@ class KeptHandles:
         return [whole(self._handles[each], by="guard") for each in self._abandoned]
 
     def take_changed(self) -> dict[str, Handle | None]:
-        """Those that have changed since the last call, or one of whose processes has ended."""
+        """Return those that changed, or one of whose processes ended, since the last call."""
         changed, self._changed = self._changed, {}
         return {each: self._handles.get(each) for each in changed}
 

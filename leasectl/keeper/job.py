@@ -1,7 +1,8 @@
 """A job of the keeper: what is due, who does it, and what follows a failure.
 
-Each job is for many things: handles, memberships, pools. It finds what is due (`go`), does it at
-once on the embedded pool or by the thread of a server, and tries again what failed, ever later.
+Each job works on many items: handles, memberships or pools. It finds what is due (`go`). It does
+that at once on the embedded pool, and by a thread for each server. What failed is tried again after
+a pause, which doubles each time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from leasectl.text.durations import format_seconds
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-# A file size limit that leaves so much for the records to grow isn't why they can't be written.
+# If a file size limit lets the records grow by this much, it isn't why they can't be written.
 _ROOM_BYTES = 1 << 20
 
 Item = TypeVar("Item", bound=Hashable)
@@ -80,7 +81,7 @@ class _Retry(NamedTuple):
 
 
 class Retries:
-    """What has failed and is to be tried again, after pauses of double length each.
+    """When failed work is tried again: after a pause, which doubles with each failure.
 
     Args:
         service: On the state directory that is kept.
@@ -181,7 +182,7 @@ class Job(abc.ABC, Generic[Item, Result]):
         self._retries.keep_only(known)
 
     def attempt(self, item: Item) -> float | None:
-        """Do something, or have a thread do it, unless it failed a moment ago.
+        """Do the work on an item, or have a thread do it, unless it failed a moment ago.
 
         Returns:
             When it is due next, CLOCK_BOOTTIME; None for never, or if its outcome will say.
@@ -199,7 +200,7 @@ class Job(abc.ABC, Generic[Item, Result]):
         return self.do_here(item)
 
     def do_here(self, item: Item) -> float | None:
-        """Do something without a thread, however long it takes; return as `attempt`."""
+        """Do the work on an item without a thread, however long it takes; return as `attempt`."""
         return self._settle(item, partial(self._do, self._service, item), self._clock.elapsed())
 
     def _begin(self, server: Server) -> Callable[[Item], Result]:

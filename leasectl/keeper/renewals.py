@@ -30,7 +30,7 @@ class Renewals:
     Args:
         service: On the state directory that is kept.
         log: Where events are written.
-        noted: Told what is noted at what a handle holds on a server.
+        noted: Called with a handle and the notes that a renewal has read at its leases.
     """
 
     def __init__(

@@ -112,7 +112,7 @@ class Rounds:
         self._abandoned = self._handles.abandoned()
 
     def _release(self) -> list[float | None]:
-        """Release what the dead held and what is due by now; return when there is more to."""
+        """Release what the dead held and what is due by now; return when more is due."""
         now, timers = self._clock.elapsed(), self._service.handles.timers
         targets = (*self._abandoned, *timers.due(now))
         times = [self._releases.attempt(target) for target in targets]

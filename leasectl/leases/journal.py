@@ -87,7 +87,7 @@ class RecordJournal:
     def open(self) -> Backend:
         """Return the handle's backend, opened; start a keeper if there will be work for it."""
         backend = self._service.backend_of(self.handle)
-        if self.needs_keeper:  # after that, which may take long: an idle keeper would end meanwhile
+        if self.needs_keeper:  # only now: an idle keeper could end while the backend is opened
             keeper_process.ensure(self._service.state)
         return backend
 

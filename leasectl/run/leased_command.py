@@ -40,7 +40,7 @@ def run_leased(
     beside: Sequence[Beside] = (),
     ask: Ask | None = None,
 ) -> Ending:
-    """Let a child become its command under what a handle holds, and follow that to its end.
+    """Let a child become its command under a handle's lease, and follow the command to its end.
 
     Args:
         service: Where the lease comes from.
@@ -50,12 +50,12 @@ def run_leased(
         name: What messages call the command.
         wait_seconds: How long the lock of the records may be waited for; None for no limit.
         start_delay_seconds: How long the command is held back.
-        ends: What ends that, beside signals.
-        beside: What else is to be looked after meanwhile.
-        ask: Starts what decides when a reclaim asks for some of it; None: its request does.
+        ends: What ends this delay, beside signals.
+        beside: What else is looked after while the command runs.
+        ask: Starts the command that answers reclaims; None: the request has the answer.
 
     Returns:
-        How it ended; the lease hasn't been given back yet.
+        How the command ended; the lease hasn't been given back yet.
 
     Raises:
         CommandNotFound, CannotExecute: It never became the command.

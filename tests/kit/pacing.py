@@ -9,7 +9,7 @@ from leasectl.engines.facts import Pool, Standing
 from leasectl.engines.rules.turns import effective_priority
 from leasectl.state.event import Event
 
-# A loaded machine may stop a process so long between a decision and what notes its time.
+# A loaded machine may suspend a process for so long between a decision and the note of its time.
 STALL_SECONDS = 0.25
 
 
