@@ -204,10 +204,15 @@ def did_you_mean(wanted: str, known: Sequence[str]) -> str:
 
 
 def nearest(wanted: str, known: Sequence[str]) -> str | None:
-    """The one of some words that was probably meant; None when none is like it."""
+    """The one of some words that was probably meant; None when none is like it.
+
+    One with the same letters in another order comes first: to difflib, "stauts" is "stats".
+    """
     import difflib
 
-    near = difflib.get_close_matches(wanted, known, n=1)
+    letters = sorted(wanted)
+    near = [each for each in known if sorted(each) == letters]
+    near = near or difflib.get_close_matches(wanted, known, n=1)
     return near[0] if near else None
 
 
@@ -218,12 +223,8 @@ def commands_meant(wanted: str, known: Sequence[str]) -> list[str]:
         wanted: What was written.
         known: The group's commands.
     """
-    import difflib
-
     meant = [each for each in _OTHER_COMMANDS.get(wanted, ()) if each.split()[0] in known]
-    letters = sorted(wanted)
-    swapped = [each for each in known if sorted(each) == letters]  # difflib: "stauts" is "stats"
-    return meant or swapped or difflib.get_close_matches(wanted, known, n=1)
+    return meant or list(filter(None, [nearest(wanted, known)]))
 
 
 def option_meant(wanted: str, known: Collection[str]) -> str | None:

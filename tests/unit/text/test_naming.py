@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import as_given, check_name, check_type, escape_word, is_name, is_reserved
-from leasectl.text.wording import NO_POOLS, did_you_mean, option_meant
+from leasectl.text.wording import NO_POOLS, did_you_mean, nearest, option_meant
 
 BAD = ["", " ", ".", "..", "-a", "_a", ".a", "a/b", "/a", "a b", "a\n", "\na", "$(id)", "a;b"]
 
@@ -98,6 +98,11 @@ def test_the_nearest_is_suggested_and_how_to_see_all() -> None:
     known = ["azure--install", "aws--install"]
     assert did_you_mean("azure--instal", known).startswith('; did you mean "azure--install"? list')
     assert did_you_mean("gcp", known) == "; list them with: leasectl pool list"
+
+
+def test_the_same_letters_in_another_order_are_nearer_than_fewer_letters() -> None:
+    assert nearest("stauts", ["stats", "status"]) == "status"
+    assert nearest("stauts", ["stats"]) == "stats"
 
 
 def test_where_there_is_none_it_says_how_to_make_one() -> None:
