@@ -71,7 +71,7 @@ class View(NamedTuple):
 
     Args:
         held: Its leases.
-        free: How many of its resources are free.
+        free: How many of its resources can be leased.
     """
 
     held: list[Held]
@@ -110,8 +110,7 @@ def look(ground: Ground, *, group_by: str | None = None) -> View:
         if seen.mark is not None:
             seen = seen._replace(marked_seconds=max(0.0, wall - seen.mark.made_at))
         held.append(seen)
-    free = sum(each.lease is None and not each.is_closed for each in pool.resources)
-    return View(held, free)
+    return View(held, pool.free)
 
 
 def _group(resource: Resource, group_by: str | None) -> str:
