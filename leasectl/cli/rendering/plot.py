@@ -103,11 +103,9 @@ def plot(
     """Draw what was held, who waited and what started, and put it where it is wanted, whole.
 
     Args:
-        rows: What to show, as `leasectl.cli.rendering.charts.picture` does.
+        rows, elapsed, same_scale: As `leasectl.cli.rendering.charts.picture` has them.
         to: Where it goes; what is there is replaced.
         title: What stands above it.
-        elapsed: Time counts from the beginning of the window; else it is the time of day in UTC.
-        same_scale: The rows are to be compared: all are of one scale.
         bars: Of the only row, who held what.
 
     Raises:
