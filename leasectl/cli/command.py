@@ -215,7 +215,7 @@ def _param(described: Param | click.Parameter) -> click.Parameter:
 
 
 def command_for_click(plain: PlainCommand, cls: type[Command] = Command) -> click.Command:
-    """Make click's command of a description; of a plain one for whatever isn't plain."""
+    """Make click's command of a description, also of a plain one: for help and completion."""
     params = list(map(_param, plain.params))
     names = {name for each in params for name in (each.name, *each.opts)}
     if "as_json" in names and "--output" not in names:

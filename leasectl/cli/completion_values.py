@@ -38,7 +38,7 @@ def complete(
     *,
     is_list: bool,
 ) -> list[str]:
-    """Return the values that begin like a word; none that can't be read, or where an option is.
+    """Return the values that begin like a word; none if an option has said it, or on an error.
 
     Args:
         values: Returns what there is to offer.

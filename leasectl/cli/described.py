@@ -146,7 +146,7 @@ class PlainCommand:
 
     Attributes:
         function, settings: As given.
-        params: Describe what it takes; click's own only where click reads all command lines.
+        params: Its options and words. Parameters of click are only in commands that aren't plain.
     """
 
     def __init__(self, function: Callable[..., object], settings: Mapping[str, Any]) -> None:

@@ -222,8 +222,8 @@ _request_options = (
         default=1,
         show_default=True,
         metavar="N|all",
-        help="The number of resources, granted together. all: every resource of the pool, so that "
-        "nobody else has one.",
+        help="The number of resources, granted together. all: every resource of the pool, for "
+        "exclusive use.",
     ),
     option(
         "--priority",

@@ -46,8 +46,8 @@ Series = Generator[Finding, None, bool]
 _PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 
 
-# What more is looked at in a backend's server than whether it works, without a state directory; and
-# what a state directory holds there.
+# Checks of a server that need no state directory, and checks of what a state directory holds there.
+# A server without checks of its own is only asked whether it works.
 _SERVER_CHECKS: Mapping[Kind, Callable[[str, Settings, Mapping[str, str]], Checks]] = {
     EtcdBackend: etcd.checks,
     KubernetesBackend: kubernetes.checks,

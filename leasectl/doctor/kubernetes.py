@@ -221,7 +221,7 @@ def kubeconfig(choice: ClusterChoice) -> Finding:
     """Can others say which cluster it is, and which program says who we are?"""
     theirs = [path for path in choice.kubeconfigs if _others_can_write(path)]
     if not theirs:
-        return ok("nobody else can write it")
+        return ok("no other user can write it")
     return warn(
         f"other users can write {listed(theirs)}, and so run any program as you",
         f"run: chmod go-w {' '.join(map(shlex.quote, theirs))}; you or root must own it",

@@ -133,7 +133,7 @@ _JOIN_EXAMPLE = """\b
 Example:
   h=$(leasectl pool join azure--install --name host-7 --hold \\
     --while-pid $$)
-  # get ready; nobody else gets it before this:
+  # get ready; no job gets it before this:
   leasectl release --handle "$h"
 """
 
@@ -143,8 +143,8 @@ Example:
 @pool_options.name
 @flag(
     "--hold",
-    help="Also acquire the resource, so that nobody gets the resource before it is ready, and "
-    "print the handle. Release it to make the resource free. Queue and pace don't apply.",
+    help="Also acquire the resource, so that no job gets it before it is ready, and print the "
+    "handle. Release that to make the resource free. Queue and pace don't apply.",
 )
 @option(
     "--guard-pid",

@@ -62,7 +62,7 @@ def acquire_and_print(
         options: How to wait.
         acquire: Acquires the lease, given what to wait with and the seconds to hold it back.
         at: On the backend of the lease.
-        trap: Of the signals that end the wait, and make the lease go back until it is printed.
+        trap: Of the signals that end the wait, or give the lease back while it isn't printed.
         guard: The process whose end ends the wait; None for those that called this one.
         form: How to print the handle.
     """

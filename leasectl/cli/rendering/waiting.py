@@ -46,7 +46,7 @@ class WaitOptions(NamedTuple):
 
     @classmethod
     def pop(cls, given: dict[str, Any]) -> WaitOptions:
-        """Take them out of all that a command was given; it may have only some."""
+        """Take these options out of all that a command was given; it may have only some."""
         return cls(**{each: given.pop(each) for each in cls._fields if each in given})
 
     def set_exit_code(self, error: LeaseError) -> None:
@@ -96,7 +96,7 @@ class Waiting:
 
     Attributes:
         patience: What to wait with.
-        line: Where the progress is shown, and a warning must not follow it.
+        line: Shows the progress. Warnings go through it, or they would follow the live line.
     """
 
     def __init__(
