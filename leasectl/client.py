@@ -39,7 +39,7 @@ from leasectl.leases.opening import (
 )
 from leasectl.leases.release import arm, finish, leave_failed, release, release_each
 from leasectl.leases.renew import renew
-from leasectl.leases.request import draw_between, make_request
+from leasectl.leases.request import make_request
 from leasectl.leases.service import Expected, Service
 from leasectl.leases.targets import targets_at, targets_of_names, whole_names
 from leasectl.model import Handle, OnReclaim, Process, Request, whole
@@ -55,6 +55,7 @@ from leasectl.text.durations import (
     LONGEST_SECONDS,
     DurationRange,
     NoTime,
+    draw_between,
     drawn_between,
     parse_duration,
     parse_duration_range,
@@ -373,11 +374,10 @@ class Lease:
                 raise
 
     def _release_later(self, delay: DurationRange) -> None:
-        between = drawn_between(delay)
-        seconds = delay.shortest if between is None else draw_between(*between)
+        seconds = draw_between(*delay)
         record = self._held()
         with self._client._service() as service:
-            arm(service, whole(record), seconds, between=between)
+            arm(service, whole(record), seconds, between=drawn_between(delay))
         if self._thread is not None:
             self._thread.look_for_release(Clock().elapsed() + seconds)
 

@@ -6,8 +6,9 @@ without its option. Options are shown in groups.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +23,9 @@ from leasectl.cli.described import (
 from leasectl.cli.groups import HelpShown
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _MANY = 9
 # Where a context keeps what was given as --backend before the command.
@@ -78,9 +82,9 @@ class Word(click.Argument):
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:
         return []  # the command's `options_metavar` has it, in the right place
 
-    def is_superfluous(self, ctx: click.Context) -> bool:
-        """Whether the option is there, so that this may not be."""
-        return was_given(self.stands_for, ctx)
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete nothing where the option is given."""
+        return [] if was_given(self.stands_for, ctx) else super().shell_complete(ctx, incomplete)
 
     def settle(self, ctx: click.Context, option: click.Parameter) -> None:
         """Set the option's value, which was given in one of two ways.
@@ -202,23 +206,31 @@ def new_command(
     return lambda function: command_for_click(PlainCommand(function, settings), cls)
 
 
-def _param(described: Param | click.Parameter) -> click.Parameter:
-    """Turn a described option into click's; click's own are returned unchanged."""
-    if not isinstance(described, Param):
-        return described
+def _param(described: Param) -> click.Parameter:
+    """Turn a described option or word into click's."""
     settings = dict(described.settings)
     reads = settings.get("type")
-    if isinstance(reads, (OneOf, Between)):
-        settings["type"] = reads.for_click()
-    # Each time anew: of click 8.1 an argument forgets its class when it is used.
-    return (Word if described.is_word else Option)(described.names, **settings)
+    if isinstance(reads, OneOf):
+        settings["type"] = click.Choice(reads.words)
+    elif isinstance(reads, Between):
+        settings["type"] = click.IntRange(*reads)
+    if described.is_word:  # each time anew: of click 8.1 an argument forgets its class when used
+        kind = Word if "stands_for" in settings else click.Argument
+        return kind(described.names, **settings)
+    return Option(described.names, **settings)
 
 
 def command_for_click(plain: PlainCommand, cls: type[Command] = Command) -> click.Command:
-    """Make click's command of a description, also of a plain one: for help and completion."""
+    """Make click's command of a description, also of a plain one: for help and completion.
+
+    Its docstring is its help; the examples in it are shown below the options.
+    """
     params = list(map(_param, plain.params))
     names = {name for each in params for name in (each.name, *each.opts)}
     if "as_json" in names and "--output" not in names:
         output = ("-o", "--output", _OUTPUT_FORM)
         params.append(Option(output, type=click.Choice(["json"]), hidden=True))
-    return click.command(cls=cls, params=params, **plain.settings)(plain.function)
+    told, begin, example = inspect.cleandoc(plain.function.__doc__ or "").partition("\b\nExample")
+    name = plain.function.__name__.removesuffix("_command").rstrip("_")
+    settings = {"name": name, "help": told, "epilog": begin + example, **plain.settings}
+    return click.command(cls=cls, params=params, **settings)(plain.function)

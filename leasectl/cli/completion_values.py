@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import click
 from click.shell_completion import CompletionItem
 
 from leasectl.backends.kinds import Context, kind_of
-from leasectl.cli.command import Word
 from leasectl.engines.pool_admin import Sides
 from leasectl.engines.values import Value
 from leasectl.errors import LeaseError
@@ -31,48 +30,38 @@ _OF_TYPES = ("pool_type", "pool_types", "type_word", "type_words")
 
 
 def complete(
-    values: Callable[[str, click.Context], Collection[str]],
-    ctx: click.Context,
-    param: click.Parameter,
-    incomplete: str,
-    *,
-    is_list: bool,
-) -> list[str]:
-    """Return the values that begin like a word; none if an option has said it, or on an error.
+    offered: str, ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the values that begin like a word; none on an error.
+
+    Of a list with commas, the last word is completed, and no value is offered twice.
 
     Args:
-        values: Returns what there is to offer.
+        offered: The name of a function here that returns what there is to offer.
         ctx: Of the command.
         param: The option or word to complete.
         incomplete: The word so far.
-        is_list: It may be several, with commas between them; none is offered twice.
     """
-    if isinstance(param, Word) and param.is_superfluous(ctx):
-        return []
+    if offered == "files" or (offered == "handles" and "/" in incomplete):
+        return [CompletionItem(incomplete, type="file")]
+    is_list = param.metavar == "A,B"
     before, comma, last = incomplete.rpartition(",") if is_list else ("", "", incomplete)
     given = before.split(",")
     with contextlib.suppress(LeaseError):
+        found = globals()[offered](last, ctx)
+        helped = found if isinstance(found, Mapping) else dict.fromkeys(found)
         return [
-            f"{before}{comma}{each}"
-            for each in values(last, ctx)
+            CompletionItem(f"{before}{comma}{each}", help=help)
+            for each, help in helped.items()
             # A shell would split or expand a word that it has to quote.
             if each.startswith(last) and each not in given and shlex.quote(each) == each
         ]
     return []
 
 
-def handles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a handle, or leave a path to the shell."""
-    if isinstance(param, Word) and param.is_superfluous(ctx):
-        return []
-    if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
-    found = read_only.handle_ids(state_directory(), released_too=ctx.info_name == "reacquire")
-    return [
-        CompletionItem(handle_id, help=identity)
-        for handle_id, identity in found
-        if handle_id.startswith(incomplete)
-    ]
+def handles(_: str, ctx: click.Context) -> Mapping[str, str]:
+    """The ids of handles, with their holders."""
+    return dict(read_only.handle_ids(state_directory(), released_too=ctx.info_name == "reacquire"))
 
 
 def types(_: str, ctx: click.Context) -> Sequence[str]:

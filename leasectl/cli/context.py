@@ -8,13 +8,11 @@ from typing import Any
 
 from leasectl.backends.kinds import Context, kind_of
 from leasectl.cli.rendering.output import note
-from leasectl.errors import NotFound
 from leasectl.leases import opening
 from leasectl.leases.opening import caller, choose_backend, release_seconds, settings
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.directory import State
-from leasectl.text.wording import printable
 
 # Open until the process ends: whoever closes a database last writes its whole log back, and a
 # command that has nothing more to say is not to take that time.
@@ -69,11 +67,3 @@ def may_do_without(backend: str | None, *, optional: bool) -> bool:
         optional: What ``--optional`` says.
     """
     return optional or kind_of(choose_backend(backend).url).grants_nothing
-
-
-def no_handle_of_ours(handle: str, service: Service, done: str) -> NotFound:
-    """The error for a path outside of the state directory, where only a handle in it will do."""
-    return NotFound(
-        f"{printable(handle, longest=200)} is not a handle of {service.state.directory}, so it "
-        f"can't be {done}; name its state directory in LEASECTL_STATE_DIR"
-    )

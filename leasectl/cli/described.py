@@ -1,17 +1,27 @@
-"""A command's options, described for both parsers.
+"""A command's options, described once for both parsers, help and completion.
 
-A command of this kind is its function, and what describes its options beside it. `app` reads
-plain command lines by that description; of all others, and for help and completion, `command` makes
-click's options of the same one.
+An option is described as help shows it: its names, and what its value is called::
+
+    @option("-w, --wait WAIT", "Wait at most this long.")     # a duration
+    @option("--scope [step|test]", "...", default="step")     # one of some words
+    @option("--force", "...")                                 # a flag
+
+What a value is called says how it is read and completed (`_READ_AS`, `_COMPLETED_FROM`). `app`
+reads plain command lines by these descriptions; of all others, and for help and completion,
+`command` makes click's options of the same ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
+from leasectl.text.naming import check_name, check_own_type
+
+if TYPE_CHECKING:
+    import click
 
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "Lease"
@@ -37,15 +47,10 @@ GROUPS = (
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class OneOf:
-    """A value that is one of some words.
+class OneOf(NamedTuple):
+    """A value that is one of some words."""
 
-    Args:
-        words: Which.
-    """
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
+    words: tuple[str, ...]
 
     def __call__(self, text: str) -> str:
         """Read it; ValueError if it is none of them."""
@@ -53,24 +58,12 @@ class OneOf:
             raise ValueError(text)
         return text
 
-    def for_click(self) -> Any:
-        """The same for click, which says what is wrong with one."""
-        import click
 
-        return click.Choice(self.words)
+class Between(NamedTuple):
+    """A whole number of a range; without a highest one, there is no limit."""
 
-
-class Between:
-    """A whole number of a range.
-
-    Args:
-        lowest: Of it.
-        highest: Of it; None for no limit.
-    """
-
-    def __init__(self, lowest: int, highest: int | None = None) -> None:
-        self.lowest = lowest
-        self.highest = highest
+    lowest: int
+    highest: int | None = None
 
     def __call__(self, text: str) -> int:
         """Read it; ValueError if it is none."""
@@ -79,15 +72,9 @@ class Between:
             raise ValueError(text)
         return number
 
-    def for_click(self) -> Any:
-        """The same for click, which says what is wrong with one."""
-        import click
-
-        return click.IntRange(self.lowest, self.highest)
-
 
 class Param(NamedTuple):
-    """An option, or a word that may stand without one.
+    """An option, or a word that stands without one.
 
     Args:
         names: As `click.option` or `click.argument` has them.
@@ -103,29 +90,79 @@ class Param(NamedTuple):
     @property
     def variable(self) -> str:
         """Where its value goes."""
-        named = [name for name in self.names if name.isidentifier()]
-        longest = max(self.names, key=len)
-        return named[0] if named else longest.lstrip("-").replace("-", "_")
+        last = self.names[-1]
+        named = last if last.isidentifier() else max(self.names, key=len)
+        return named.lstrip("-").replace("-", "_")
 
 
-def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
-    """Describe an option of a command, as `click.option` does."""
-    return _describing(Param(names, settings))
+# How a value is read, and what it is completed from, by what help calls it; other values are texts.
+_READ_AS: Mapping[str, Callable[[str], Any]] = {
+    "D": parse_duration,
+    "WAIT": parse_duration,
+    "N": int,
+    "PID": int,
+    "POOL": check_own_type,
+    "NAME": check_name,
+}
+_COMPLETED_FROM = {
+    "POOL": "types",
+    "NAME": "names",
+    "A,B": "names",
+    "H": "handles",
+    "FILE": "files",
+}
 
 
-def flag(*names: str, **settings: Any) -> Callable[[Function], Function]:
-    """Describe an option without a value."""
-    return option(*names, is_flag=True, **settings)
+def option(
+    described: str, help: str | Callable[[], str] = "", *, to: str = "", **settings: Any
+) -> Callable[[Function], Function]:
+    """Describe an option of a command.
+
+    Args:
+        described: Its names and what its value is called, as help shows them; without a value, it
+            is a flag.
+        help: What it means, or what makes that when help is shown.
+        to: Where its value goes, unless its longest name says that.
+        settings: As `click.option` has them. They win over what the value's name says, and so does
+            ``completed_from``: the name of a function in `completion_values`, or None.
+    """
+    parts = described.split()
+    names = tuple(part.rstrip(",") for part in parts if part.startswith("-"))
+    value = parts[len(names) :]
+    told = _told_by(value[0], settings) if value else {"is_flag": True}
+    return _describing(Param((*names, to) if to else names, {"help": help, **told, **settings}))
 
 
-def duration(*names: str, metavar: str = "D", **settings: Any) -> Callable[[Function], Function]:
-    """Describe an option whose value is a duration."""
-    return option(*names, type=parse_duration, metavar=metavar, **settings)
+def word(name: str, value: str, **settings: Any) -> Callable[[Function], Function]:
+    """Describe a word that stands without an option, as `click.argument` does.
+
+    Args:
+        name: Where it goes.
+        value: What help calls it.
+        settings: See `option`; with ``stands_for``, the word may stand for that option.
+    """
+    return _describing(Param((name,), {**_told_by(value, settings), **settings}, is_word=True))
 
 
-def word(*names: str, **settings: Any) -> Callable[[Function], Function]:
-    """Describe a word that may stand for an option, as `click.argument` does."""
-    return _describing(Param(names, settings, is_word=True))
+def _told_by(value: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that the name of a value tells."""
+    bare = value.strip("[]")
+    told: dict[str, Any] = {"metavar": value, "type": _READ_AS.get(bare)}
+    if value.startswith("[") and value.islower():
+        told = {"type": OneOf(tuple(bare.split("|")))}
+    offered = settings.pop("completed_from", _COMPLETED_FROM.get(bare))
+    return {**told, "shell_complete": _completing(offered)} if offered else told
+
+
+def _completing(offered: str) -> Callable[..., list[Any]]:
+    """Make a function that completes a word, and loads what that takes when it is called."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from leasectl.cli.completion_values import complete
+
+        return complete(offered, ctx, param, incomplete)
+
+    return complete
 
 
 def _describing(param: Param) -> Callable[[Function], Function]:
@@ -146,13 +183,13 @@ class PlainCommand:
 
     Attributes:
         function, settings: As given.
-        params: Its options and words. Parameters of click are only in commands that aren't plain.
+        params: Its options and words.
     """
 
     def __init__(self, function: Callable[..., object], settings: Mapping[str, Any]) -> None:
         self.function = function
         # The last first, as decorators are applied.
-        self.params: Sequence[Any] = function.__dict__.pop("__click_params__", [])[::-1]
+        self.params: Sequence[Param] = function.__dict__.pop("__click_params__", [])[::-1]
         self.settings = settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import click
 from click.formatting import measure_table
@@ -109,3 +109,15 @@ class CommandGroup(HelpShown, click.Group):
                 f'no command "{printable(wanted)}"; {hint}: {ctx.command_path} --help'
             )
         return super().resolve_command(ctx, args)
+
+
+def group(*commands: click.Command) -> Callable[[Callable[[], None]], click.Group]:
+    """Make a group of a function: its name and help, and these commands, in the order of help."""
+
+    def make(function: Callable[[], None]) -> click.Group:
+        made = click.group(cls=CommandGroup)(function)
+        for each in commands:
+            made.add_command(each)
+        return made
+
+    return make

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-import click
-
 from leasectl.backends.kinds import kind_of
-from leasectl.cli.described import CLUSTER, flag, option
+from leasectl.cli.described import CLUSTER, option, word
 from leasectl.cli.rendering.output import note
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.leases.opening import choose_backend
@@ -35,35 +33,31 @@ def check_node(text: str) -> str:
     return text
 
 
-node_argument = click.argument("node", type=check_node, metavar="NODE")
-quiet = flag("-q", "--quiet", help="Print errors only.")
+node_argument = word("node", "NODE", type=check_node)
 backend = option(
-    "--backend",
+    "--backend URL",
+    "The cluster: kubernetes://, or with ?context=NAME&kubeconfig=PATH. Default: LEASECTL_BACKEND.",
     group=CLUSTER,
-    metavar="URL",
-    help="The cluster: kubernetes://, or with ?context=NAME&kubeconfig=PATH. Default: "
-    "LEASECTL_BACKEND.",
 )
 lease_namespace = option(
-    "--lease-namespace",
+    "--lease-namespace NS",
+    f"Namespace of the nodes' Leases. Default: {DEFAULT_NAMESPACE}.",
     group=CLUSTER,
     default=DEFAULT_NAMESPACE,
-    metavar="NS",
-    help=f"Namespace of the nodes' Leases. Default: {DEFAULT_NAMESPACE}.",
 )
 lease_name = option(
-    "--lease-name",
+    "--lease-name NAME",
+    f"Name of a node's Lease; {_NODE} stands for the node's name. Default: {_NODE}.",
+    type=str,
+    completed_from=None,
     group=CLUSTER,
     default=_NODE,
-    metavar="NAME",
-    help=f"Name of a node's Lease; {_NODE} stands for the node's name. Default: {_NODE}.",
 )
 identity = option(
-    "--identity",
+    "--identity WHO",
+    f"Holder identity in the Leases, the same for all replicas. Default: {DEFAULT_IDENTITY}.",
     group=CLUSTER,
     default=DEFAULT_IDENTITY,
-    metavar="WHO",
-    help=f"Holder identity in the Leases, the same for all replicas. Default: {DEFAULT_IDENTITY}.",
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from leasectl.backends.kinds import LOCAL, all_kinds
 from leasectl.cli.described import (
@@ -15,59 +15,17 @@ from leasectl.cli.described import (
     WAITING,
     WHAT,
     Between,
-    OneOf,
-    duration,
-    flag,
+    Function,
     option,
     word,
 )
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY
-from leasectl.text.durations import (
-    parse_duration_range,
-    parse_moment,
-)
-from leasectl.text.naming import (
-    check_name,
-    check_own_type,
-)
+from leasectl.text.durations import parse_duration_range, parse_moment
+from leasectl.text.naming import check_name
 from leasectl.text.wording import printable
 
-if TYPE_CHECKING:
-    import click
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
-
-
-def completing(values: str, *, is_list: bool = False) -> Callable[..., list[Any]]:
-    """Make a function that completes a word, and loads what that takes when it is called.
-
-    Args:
-        values: What to offer: the name of a function in `completion_values`.
-        is_list: The word may be several, with commas between them.
-    """
-
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from leasectl.cli import completion_values
-
-        offered = getattr(completion_values, values)
-        return completion_values.complete(offered, ctx, param, incomplete, is_list=is_list)
-
-    return complete
-
-
-def complete_handles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Complete a handle, or leave a path to the shell."""
-    from leasectl.cli.completion_values import handles
-
-    return handles(ctx, param, incomplete)
-
-
-complete_types = completing("types")
-complete_name = completing("names")
-complete_names = completing("names", is_list=True)
 
 
 def name_list(text: str) -> tuple[str, ...]:
@@ -79,90 +37,64 @@ def name_list(text: str) -> tuple[str, ...]:
 
 
 backend = option(
-    "--backend",
-    group=OTHERS,
-    metavar="URL",
-    help=f"Where leases come from; see: leasectl help environment. Default: LEASECTL_BACKEND, "
+    "--backend URL",
+    f"Where leases come from; see: leasectl help environment. Default: LEASECTL_BACKEND, "
     f"else {LOCAL}",
+    group=OTHERS,
 )
-quiet = flag("-q", "--quiet", group=WAITING, help="Print errors only.")
+quiet = option("-q, --quiet", "Print errors only.")
 _handle_option = option(
-    "--handle",
-    metavar="H",
-    shell_complete=complete_handles,
-    help="The path that acquire printed, or its last part; --handle itself may be omitted.",
+    "--handle H", "The path that acquire printed, or its last part; --handle itself may be omitted."
 )
-_handle_word = word(
-    "handle_word",
-    stands_for="handle",
-    needed=True,
-    metavar="H",
-    shell_complete=complete_handles,
-)
-json_output = flag("--json", "as_json", group=OUTPUT, help="Print JSON, as does -o json.")
-wide = flag(
+_handle_word = word("handle_word", "H", stands_for="handle", needed=True)
+json_output = option("--json", "Print JSON, as does -o json.", to="as_json", group=OUTPUT)
+wide = option(
     "--wide",
+    "Show all columns in full; the default for a file or pipe, unless COLUMNS is set.",
     group=OUTPUT,
-    help="Show all columns in full; the default for a file or pipe, unless COLUMNS is set.",
 )
-wait = duration(
-    "-w",
-    "--wait",
-    "wait_seconds",
+wait = option(
+    "-w, --wait WAIT",
+    "Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
+    to="wait_seconds",
     group=WAITING,
-    metavar="WAIT",
-    help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
 )
-connect_timeout = duration(
-    "--connect-timeout",
-    "connect_seconds",
-    group=WAITING,
-    help="Exit with 69 once a server has been unreachable for this long; etcd gets at least 3s. "
+connect_timeout = option(
+    "--connect-timeout D",
+    "Exit with 69 once a server has been unreachable for this long; etcd gets at least 3s. "
     "Default: as long as -w; without -w, some 10s.",
+    to="connect_seconds",
+    group=WAITING,
 )
 _conflict_exit_code = option(
-    "-E",
-    "--conflict-exit-code",
-    "conflict_code",
-    group=WAITING,
+    "-E, --conflict-exit-code CODE",
+    "Exit with this code, instead of 75, if no lease was granted in time.",
+    to="conflict_code",
     type=Between(0, 255),
-    metavar="CODE",
-    help="Exit with this code, instead of 75, if no lease was granted in time.",
-)
-_jitter = duration(
-    "--jitter",
-    "jitter_seconds",
     group=WAITING,
-    default="0",
-    help="Sleep for a random time of up to D before queueing, for scripts that begin at the same "
+)
+_jitter = option(
+    "--jitter D",
+    "Sleep for a random time of up to D before queueing, for scripts that begin at the same "
     "time. The queue position is later. --start-jitter or a pool's --pace spread starts better.",
-)
-_start_jitter = duration(
-    "--start-jitter",
-    "start_jitter_seconds",
+    to="jitter_seconds",
     group=WAITING,
     default="0",
-    help="Sleep for a random time of up to D after the grant, so that jobs granted together don't "
+)
+_start_jitter = option(
+    "--start-jitter D",
+    "Sleep for a random time of up to D after the grant, so that jobs granted together don't "
     "start together. --release-after counts from then on.",
-)
-_optional = flag(
-    "--optional",
+    to="start_jitter_seconds",
     group=WAITING,
-    help="Continue without a lease if none can be granted, with a warning; set -w, or it may wait "
-    "for ever. A wrong command line is still an error (64).",
+    default="0",
 )
-
-
-class _Priority(Between):
-    """The priority of a request."""
-
-    def __init__(self) -> None:
-        super().__init__(-HIGHEST_PRIORITY, HIGHEST_PRIORITY)
-
-    def for_click(self) -> Any:
-        from leasectl.cli.priority import Priority
-
-        return Priority()
+_optional = option(
+    "--optional",
+    "Continue without a lease if none can be granted, with a warning; set -w, or it may wait "
+    "for ever. A wrong command line is still an error (64).",
+    group=WAITING,
+)
 
 
 def _count(text: str) -> int | None:
@@ -194,102 +126,68 @@ def _ttl_help() -> str:
 
 _request_options = (
     option(
-        "-t",
-        "--type",
-        "pool_types",
-        group=WHAT,
-        type=check_own_type,
-        multiple=True,
-        metavar="POOL",
-        shell_complete=complete_types,
-        help="The pool; -t itself may be omitted. With several pools, the lease comes from the "
+        "-t, --type POOL",
+        "The pool; -t itself may be omitted. With several pools, the lease comes from the "
         "one that can grant it first.",
-    ),
-    word(
-        "type_words",
-        stands_for="pool_types",
-        needed=True,
-        nargs=-1,
-        type=check_own_type,
-        metavar="POOL",
-        shell_complete=complete_types,
-    ),
-    option(
-        "-c",
-        "--count",
+        to="pool_types",
         group=WHAT,
+        multiple=True,
+    ),
+    word("type_words", "POOL", stands_for="pool_types", needed=True, nargs=-1),
+    option(
+        "-c, --count N|all",
+        "The number of resources, granted together. all: every resource of the pool, for "
+        "exclusive use.",
         type=_count,
+        group=WHAT,
         default=1,
         show_default=True,
-        metavar="N|all",
-        help="The number of resources, granted together. all: every resource of the pool, for "
-        "exclusive use.",
     ),
     option(
-        "--priority",
+        "--priority N",
+        "Requests with a higher priority are served first. Default: 0.",
+        type=Between(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         group=WAITING,
-        type=_Priority(),
         default=0,
         envvar=PRIORITY_VARIABLE,
         show_envvar=True,
-        metavar="N",
-        help="Requests with a higher priority are served first. Default: 0.",
     ),
     option(
-        "--supersede",
-        "supersede",
-        group=WAITING,
-        metavar="KEY",
-        help="Withdraw older waiting requests for this pool with the same KEY, on any machine; "
+        "--supersede KEY",
+        "Withdraw older waiting requests for this pool with the same KEY, on any machine; "
         "they exit with 75. Leases are left alone.",
+        group=WAITING,
     ),
+    option("--name NAME", "Lease this resource and no other.", group=WHAT),
     option(
-        "--name",
-        group=WHAT,
-        type=check_name,
-        metavar="NAME",
-        shell_complete=complete_name,
-        help="Lease this resource and no other.",
-    ),
-    option(
-        "--where",
-        group=WHAT,
-        multiple=True,
-        metavar="K=V",
-        shell_complete=completing("properties"),
-        help="Only resources with this property, or without it for K!=V; may be repeated, and "
+        "--where K=V",
+        "Only resources with this property, or without it for K!=V; may be repeated, and "
         "then all must match. See: leasectl pool set --help",
-    ),
-    option(
-        "--label",
-        "labels",
+        completed_from="properties",
         group=WHAT,
         multiple=True,
-        metavar="K=V",
-        help="A label to show beside the holder, up to 200 characters; may be repeated.",
     ),
     option(
-        "--release-after",
-        "release_after",
-        group=ENDING,
-        type=parse_duration_range,
-        metavar="D",
-        help="Release the lease this long after the grant, like 20m, or 18m-22m for a random time "
+        "--label K=V",
+        "A label to show beside the holder, up to 200 characters; may be repeated.",
+        to="labels",
+        group=WHAT,
+        multiple=True,
+    ),
+    option(
+        "--release-after D",
+        "Release the lease this long after the grant, like 20m, or 18m-22m for a random time "
         "in that range; a command under run goes on.",
-    ),
-    duration(
-        "--ttl",
-        "ttl_seconds",
+        type=parse_duration_range,
         group=ENDING,
-        help=_ttl_help,
     ),
+    option("--ttl D", _ttl_help, to="ttl_seconds", group=ENDING),
     option(
-        "--on-reclaim",
-        group=ENDING,
-        type=OneOf("release", "keep", "answer"),
-        default="keep",
-        help="What to do when leasectl reclaim asks for leases back: release what isn't in use, "
+        "--on-reclaim [release|keep|answer]",
+        "What to do when leasectl reclaim asks for leases back: release what isn't in use, "
         "keep everything, or wait for leasectl answer. Default: keep.",
+        group=ENDING,
+        default="keep",
     ),
 )
 
@@ -300,12 +198,11 @@ def handle(function: Function) -> Function:
 
 
 def one_type(
-    help: str, *, group: str | None = None, needed: bool = False
+    help: str, *, group: str = OTHERS, needed: bool = False
 ) -> Callable[[Function], Function]:
     """Add ``-t`` for one pool, which may also be given as an argument."""
-    same: Any = {"type": check_own_type, "metavar": "POOL", "shell_complete": complete_types}
-    described = option("-t", "--type", "pool_type", group=group, help=help, **same)
-    one_type_word = word("type_word", stands_for="pool_type", needed=needed, **same)
+    described = option("-t, --type POOL", help, to="pool_type", group=group)
+    one_type_word = word("type_word", "POOL", stands_for="pool_type", needed=needed)
     return lambda function: _with((described, one_type_word), function)
 
 
@@ -331,19 +228,17 @@ def _moment(text: str) -> float:
 
 
 since = option(
-    "--since",
-    group=FILTERS,
-    type=_moment,
-    metavar="TIME",
-    help="Only events since TIME: an age like 2h or 7d, or a date in UTC like 2026-11-21 or "
+    "--since TIME",
+    "Only events since TIME: an age like 2h or 7d, or a date in UTC like 2026-11-21 or "
     "2026-11-21T14:00. Default: all events that are kept.",
+    type=_moment,
+    group=FILTERS,
 )
 until = option(
-    "--until",
-    group=FILTERS,
+    "--until TIME",
+    "Only events until TIME, in the same form. Default: now.",
     type=_moment,
-    metavar="TIME",
-    help="Only events until TIME, in the same form. Default: now.",
+    group=FILTERS,
 )
 
 

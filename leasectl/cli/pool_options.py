@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
-from leasectl.cli import options
-from leasectl.cli.described import WAITING, duration, flag, option
+from leasectl.cli.described import WAITING, Function, option, word
 from leasectl.cli.rendering.output import note
 from leasectl.engines.rules.membership import Member
 from leasectl.errors import BackendUnreachable, InvalidRequest
@@ -15,62 +12,40 @@ from leasectl.leases.service import Service
 from leasectl.pools.memberships import described as said
 from leasectl.pools.memberships import unmet_in
 from leasectl.pools.properties import PropertyChange, parse_change
-from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
+from leasectl.text.naming import MOST_AT_ONCE, check_own_name
 from leasectl.text.wording import counted, printable
 
-pool_argument = click.argument(
-    "pool_type", type=check_own_type, metavar="POOL", shell_complete=options.complete_types
-)
-new_pool_argument = click.argument("pool_type", type=check_own_type, metavar="POOL")
+pool_argument = word("pool_type", "POOL")
+new_pool_argument = word("pool_type", "POOL", completed_from=None)
 count = option(
-    "-c",
-    "--count",
-    type=int,
-    metavar="N",
-    help="The number of resources; they are named POOL--00, POOL--01 and so on.",
+    "-c, --count N", "The number of resources; they are named POOL--00, POOL--01 and so on."
 )
 _OF_THESE_NAMES = "The resources, with commas between their names."
 # In no pool yet, so there is nothing to complete them with.
-new_names = option("--names", metavar="A,B", help=_OF_THESE_NAMES)
-names = option(
-    "--names", metavar="A,B", shell_complete=options.complete_names, help=_OF_THESE_NAMES
-)
-needed_names = option(
-    "--names",
-    required=True,
-    metavar="A,B",
-    shell_complete=options.complete_names,
-    help=_OF_THESE_NAMES,
-)
+new_names = option("--names A,B", _OF_THESE_NAMES, completed_from=None)
+names = option("--names A,B", _OF_THESE_NAMES)
+needed_names = option("--names A,B", _OF_THESE_NAMES, required=True)
 name = option(
-    "--name",
-    required=True,
-    type=check_own_name,
-    metavar="N",
-    shell_complete=options.complete_name,
-    help="The resource.",
+    "--name N", "The resource.", type=check_own_name, completed_from="names", required=True
 )
-_pace = duration(
-    "--pace",
-    "pace_seconds",
-    help="Rate limit: grant at most one request in this time, whatever its count, like 20s (0.1s "
+_pace = option(
+    "--pace D",
+    "Rate limit: grant at most one request in this time, whatever its count, like 20s (0.1s "
     "to 7d); 0: no limit.",
+    to="pace_seconds",
 )
 _burst = option(
-    "--burst",
-    type=int,
-    metavar="N",
-    help="Grants that may come at once before the pace applies, 1 to 1000. Default: 1.",
+    "--burst N", "Grants that may come at once before the pace applies, 1 to 1000. Default: 1."
 )
-_aging = duration(
-    "--aging",
-    "aging_seconds",
-    help="Raise the priority of a waiting request by one each time this time passes, like 30m (1s "
+_aging = option(
+    "--aging D",
+    "Raise the priority of a waiting request by one each time this time passes, like 30m (1s "
     "to 30d), so that no request waits for ever; 0: never.",
+    to="aging_seconds",
 )
 
 
-def grants(function: options.Function) -> options.Function:
+def grants(function: Function) -> Function:
     """Add the options that become a `SettingsChange`."""
     return _pace(_burst(_aging(function)))
 
@@ -78,16 +53,11 @@ def grants(function: options.Function) -> options.Function:
 _PROPERTY = "Set a property of these resources, for --where of acquire and run; may be repeated."
 _NOT_SECRET = "Not for secrets: everybody who sees the pool sees it."
 new_properties = option(
-    "--property", "properties", multiple=True, metavar="K=V", help=f"{_PROPERTY} {_NOT_SECRET}"
+    "--property K=V", f"{_PROPERTY} {_NOT_SECRET}", to="properties", multiple=True
 )
 properties = option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="K=V",
-    help=f"{_PROPERTY} K-: remove it. {_NOT_SECRET}",
+    "--property K=V", f"{_PROPERTY} K-: remove it. {_NOT_SECRET}", to="properties", multiple=True
 )
-quiet = flag("-q", "--quiet", help="Print errors only.")
 
 
 def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, ...]:
@@ -170,20 +140,18 @@ def say_done(quiet: bool, text: str) -> None:
         note(text)
 
 
-delay = duration(
-    "--delay",
-    "delay_seconds",
+delay = option(
+    "--delay D",
+    "Ask only once the lease has been unused for this long. Any use that can be seen, or the "
+    'answer "keep", restarts the time.',
+    to="delay_seconds",
     group=WAITING,
     default="180s",
     show_default=True,
-    help="Ask only once the lease has been unused for this long. Any use that can be seen, or the "
-    'answer "keep", restarts the time.',
 )
-wait = duration(
-    "-w",
-    "--wait",
-    "wait_seconds",
+wait = option(
+    "-w, --wait WAIT",
+    "Wait this long for answers. Default: as long as --delay.",
+    to="wait_seconds",
     group=WAITING,
-    metavar="WAIT",
-    help="Wait this long for answers. Default: as long as --delay.",
 )

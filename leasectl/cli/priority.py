@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from leasectl.backends.kinds import kind_of, prefixes
 from leasectl.cli.rendering.output import note
-from leasectl.errors import InvalidRequest
 from leasectl.leases.opening import choose_backend
-from leasectl.model import HIGHEST_PRIORITY, Request
-from leasectl.text.wording import printable
-
-
-class Priority(click.IntRange):
-    """What is none is said to be where it comes from."""
-
-    def __init__(self) -> None:
-        super().__init__(-HIGHEST_PRIORITY, HIGHEST_PRIORITY)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return int(super().convert(value, param, ctx))
-        except click.BadParameter:
-            pass
-        source = ctx.get_parameter_source("priority") if ctx else None
-        is_variable = source is click.core.ParameterSource.ENVIRONMENT
-        where = param.envvar if param is not None and is_variable else "--priority"
-        raise InvalidRequest(
-            f'{where} "{printable(str(value))}": give '
-            f"a whole number from {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
-        )
+from leasectl.model import Request
 
 
 def without_vain_priority(request: Request, backend: str | None, *, quiet: bool) -> Request:

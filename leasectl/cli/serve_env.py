@@ -14,7 +14,6 @@ from leasectl.leases.opening import SERVE_PID, ended_server
 from leasectl.text.wording import followed_by, printable_url
 
 Shell = Literal["sh", "bash", "zsh", "fish"]
-SHELLS: tuple[Shell, ...] = ("sh", "bash", "zsh", "fish")
 
 
 def exports(variables: Iterable[tuple[str, str]], shell: Shell) -> str:

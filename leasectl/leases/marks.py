@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.engines.notes import LONGEST_NOTE, NoteChange
 from leasectl.errors import NotAllowed, NotFound
+from leasectl.leases.paths import handles_at
 from leasectl.leases.service import Service, lost_error
-from leasectl.model import Handle, OnReclaim, ReleaseTarget
+from leasectl.model import Handle, OnReclaim, ReleaseTarget, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import renews_itself
 from leasectl.state.uses import SeenMark, Uses
@@ -483,6 +484,23 @@ def answer(
             f"leasectl marks --handle {target.handle_id}"
         )
     return tuple(name for name in asked if name in so)
+
+
+def answer_at(
+    service: Service, path: str, said: Answered, names: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Answer the marks of the handles that a path means; see `answer` and `handles_at`.
+
+    Of a copy of what several handles hold, each is answered for the names that it holds.
+    """
+    handles = handles_at(service, path, done="answered for")
+    answered: tuple[str, ...] = ()
+    for each in handles:
+        wanted = names
+        if names is not None and len(handles) > 1:
+            wanted = [name for name in names if name in each.names]
+        answered += answer(service, whole(each), said, wanted)
+    return answered
 
 
 def _heeded(

@@ -34,6 +34,67 @@ def handle_at(service: Service, path: str) -> Handle | None:
         raise
 
 
+def require_handle_at(service: Service, path: str, *, done: str) -> Handle:
+    """Return the handle of a path, where only a handle of our directory will do.
+
+    Args:
+        service: On the state directory.
+        path: The path, or a bare id.
+        done: What is to be done with the handle, for the error.
+
+    Raises:
+        NotFound: There is no such handle, or the path is elsewhere.
+        CorruptState: Its record was lost.
+    """
+    handle = handle_at(service, path)
+    if handle is None:
+        raise _not_ours(service, path, done)
+    return handle
+
+
+def handles_at(service: Service, path: str, *, done: str) -> list[Handle]:
+    """Return the handle of a path; for a copy, the handles here that hold its names.
+
+    Args:
+        service: On the state directory.
+        path: The path, or a bare id; an empty one means no handle.
+        done: What is to be done with the handles, for the error.
+
+    Raises:
+        NotFound: There is no such handle, or nothing that the copy lists is held here.
+        CorruptState: Its record was lost.
+    """
+    record = handle_at(service, path) if path else None
+    if record is not None or not path:
+        return [record] if record else []
+    names = read_names(path)
+    holders = [service.handles.holding(name, prefer=service.is_here) for name in names]
+    found = {holder.id: holder for holder in holders if holder is not None}
+    if names and not found:
+        raise _not_ours(service, path, done)
+    return list(found.values())
+
+
+def handle_with(service: Service, path: str, name: str) -> Handle:
+    """Return the one of `handles_at` that holds a name; the first if none does.
+
+    Raises:
+        NotFound: See `handles_at`.
+        NotAllowed: The path is empty.
+    """
+    handles = handles_at(service, path, done="used")
+    if not handles:
+        raise NotAllowed("empty handle: nothing can be used")
+    return next((each for each in handles if name in each.names), handles[0])
+
+
+def _not_ours(service: Service, path: str, done: str) -> NotFound:
+    return NotFound(
+        f"{printable(path, longest=200)} is not a handle of {service.state.directory}, so it can't "
+        f"be {done}; name its state directory in LEASECTL_STATE_DIR"
+    )
+
+
 def _check_not_lost(service: Service, handle_id: str) -> None:
     """Raise CorruptState if the names file of an unknown handle shows a lost record."""
     state = service.state

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
-from leasectl.errors import LeaseError
-from leasectl.leases.service import Service
+from leasectl.errors import LeaseError, NotFound
+from leasectl.leases.paths import handle_at, read_names
+from leasectl.leases.service import Service, lost_error
 from leasectl.model import Handle
 from leasectl.text.naming import is_name
-from leasectl.text.wording import followed_by
+from leasectl.text.wording import followed_by, printable
 
 if TYPE_CHECKING:
     from leasectl.engines.pool_admin import Members
@@ -70,6 +71,39 @@ def properties_by_name(members: Members, names: Sequence[str]) -> dict[str, Prop
     """
     found = {each.name: each.properties for each in members.members(names)}
     return {name: tuple(filter(_is_sound, each)) for name, each in found.items()}
+
+
+def property_at(service: Service, path: str, key: str) -> tuple[str, ...]:
+    """Return a property of each resource that a handle, or a copy of one, names.
+
+    Args:
+        service: On the state directory.
+        path: See `handle_at`.
+        key: Of the property.
+
+    Raises:
+        NotFound: A resource lacks the property, or the handle doesn't exist.
+        LeaseLost: The handle has lost all that it held.
+    """
+    record = handle_at(service, path) if path else None
+    if record is not None and record.lost and not record.names:
+        raise lost_error(record, service.state)
+    if record is not None:
+        properties = properties_of(service, record)
+    else:
+        names = read_names(path) if path else ()
+        properties = dict.fromkeys(names, ())
+        if names and service.kind.has_pools:
+            properties = properties_by_name(service.members, names)
+    if not properties:
+        raise NotFound(
+            f'handle "{printable(path)}" holds no resource, so none has a property "{key}"'
+        )
+    for name, each in properties.items():
+        if key not in dict(each):
+            has = ", ".join(k for k, _ in each) or "none"
+            raise NotFound(f'"{name}" has no property "{key}"; it has {has}')
+    return tuple(dict(each)[key] for each in properties.values())
 
 
 def _is_sound(one: tuple[str, str]) -> bool:

@@ -415,6 +415,7 @@ def release_each(
     targets: Iterable[ReleaseTarget],
     *,
     tell: Callable[[tuple[str, ...]], object],
+    failed: LeaseError | None = None,
 ) -> None:
     """Release several targets, as many as can be.
 
@@ -422,12 +423,12 @@ def release_each(
         service: On the state directory of their handles.
         targets: What to release.
         tell: Called with the names that each release has released.
+        failed: An error of before, which is raised in the end.
 
     Raises:
         LeaseError: The first error, after all targets were tried. The keeper goes on with leases on
             a server that doesn't answer, if it would otherwise renew them.
     """
-    failed: LeaseError | None = None
     for target in targets:
         try:
             tell(release(service, target))

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.engines.facts import QueueEntry, Resource
-from leasectl.errors import InvalidRequest, NotAllowed, NotFound, NotSupported
-from leasectl.leases.release import release
+from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound, NotSupported
+from leasectl.leases.release import release, release_each
 from leasectl.leases.service import ANY_LEASE, Expected, Service
+from leasectl.leases.targets import targets_of_everything
 from leasectl.model import Handle, Process, whole
 from leasectl.state.handles import explain_loss
 from leasectl.state.named_pipe import is_read
@@ -164,6 +165,7 @@ def withdraw_waiting(
     """
     from leasectl.backends.pool.withdrawals import waiting_as, withdraw
 
+    why = _told(service, check_reason(reason), what="withdrawn")
     found = waiting_as(service.pools, holder)
     for each in found:
         owner = each.holder_identity.rpartition("/")[0].rpartition("/")[0]
@@ -173,11 +175,41 @@ def withdraw_waiting(
                 f"job or build than {service.caller.owner}; to withdraw it all the same, add "
                 "--force"
             )
-    why = f"withdrawn by {service.caller.owner}"
-    why = f"{why}: {reason}" if reason else why
     for each in found:
         withdraw(service.backend, each, why)
     return found
+
+
+def release_all_by_force(
+    service: Service, *, reason: str, at_once: bool = False
+) -> tuple[list[str], list[Forced], LeaseError | None]:
+    """Release what this state directory holds; by force what isn't the caller's own.
+
+    Args:
+        service: On the state directory.
+        reason: Why; may be empty.
+        at_once: See `release_by_force`; also frees what was ended by force before.
+
+    Returns:
+        The names that were released, the leases that were ended by force, and the first error:
+        all the rest was tried all the same.
+    """
+    check_reason(reason)
+    own, others = targets_of_everything(service)
+    released, forced, failed = list[str](), list[Forced](), None
+    # Waiters first, or they would be granted what the others give back.
+    for handle in sorted(others, key=lambda each: each.state != "acquiring"):
+        try:
+            forced += release_handle_by_force(service, handle, reason=reason, at_once=at_once)
+        except LeaseError as error:
+            failed = failed or error
+    if at_once:
+        forced += release_kept(service, reason=reason)
+    try:
+        release_each(service, own, tell=released.extend)
+    except LeaseError as error:
+        failed = failed or error
+    return released, forced, failed
 
 
 def release_kept(service: Service, *, reason: str) -> list[Forced]:
@@ -202,9 +234,9 @@ def release_kept(service: Service, *, reason: str) -> list[Forced]:
     return forced
 
 
-def _told(service: Service, reason: str) -> str:
-    """Return what the holder is told: who has ended its lease, and why."""
-    by_whom = f"released by force by {service.caller.owner}"
+def _told(service: Service, reason: str, *, what: str = "released by force") -> str:
+    """Return what the holder, or who waits, is told: who has ended it, and why."""
+    by_whom = f"{what} by {service.caller.owner}"
     return f"{by_whom}: {reason}" if reason else by_whom
 
 

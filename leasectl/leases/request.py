@@ -17,7 +17,13 @@ from leasectl.model import (
     Where,
 )
 from leasectl.system.process import this_process
-from leasectl.text.durations import DurationRange, drawn_between, format_duration, format_seconds
+from leasectl.text.durations import (
+    DurationRange,
+    draw_between,
+    drawn_between,
+    format_duration,
+    format_seconds,
+)
 from leasectl.text.naming import (
     BUILD_LABEL,
     OWN_LABELS,
@@ -184,18 +190,6 @@ def drawn(request: Request) -> Request:
     if request.release_between_seconds is None:
         return request
     return request._replace(release_after_seconds=draw_between(*request.release_between_seconds))
-
-
-def draw_start_delay(longest_seconds: float) -> float:
-    """Draw how long to hold a lease back, up to a maximum; 0 if the maximum is 0."""
-    return draw_between(0.0, longest_seconds) if longest_seconds else 0.0
-
-
-def draw_between(shortest_seconds: float, longest_seconds: float) -> float:
-    """Draw a time from a range, uniformly."""
-    import random  # few commands need it
-
-    return random.uniform(shortest_seconds, longest_seconds)
 
 
 def check_ttl(ttl_seconds: float, *, named: str = "--ttl") -> None:

@@ -110,6 +110,20 @@ def targets_at(service: Service, path: str) -> list[ReleaseTarget]:
     return [whole(handle)]
 
 
+def targets_of_handles(
+    service: Service, paths: Sequence[str]
+) -> tuple[list[ReleaseTarget], LeaseError | None]:
+    """Return the targets of several paths, and the first error of those that mean none."""
+    targets: list[ReleaseTarget] = []
+    failed: LeaseError | None = None
+    for path in dict.fromkeys(paths):
+        try:
+            targets += targets_at(service, path)
+        except LeaseError as error:
+            failed = failed or error
+    return targets, failed
+
+
 def targets_of_names(
     service: Service,
     names: Sequence[str],

@@ -24,7 +24,7 @@ from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.once.error_output import safe_lines
-from leasectl.once.work import Work
+from leasectl.once.work import Work, is_work_id
 from leasectl.run.child import Ending
 from leasectl.run.plan import Plan
 from leasectl.state.event import Event
@@ -37,7 +37,7 @@ from leasectl.text.properties import (
     read_text,
     reason_of,
 )
-from leasectl.text.wording import printable
+from leasectl.text.wording import listed, printable
 
 _LONGEST_KEEP_SECONDS = 3650 * 86400.0
 MOST_DEATHS = 5  # in a row, before those who waited for all of them give up
@@ -384,6 +384,28 @@ class Results:
     def all_kept(self) -> list[Kept]:
         """Return all kept results."""
         return kept_in(self._values.read(POINTERS))
+
+    def find_named(self, work: Work) -> Kept | None:
+        """Find the kept result that a command line means.
+
+        A result of exactly this key and these inputs comes first. Otherwise a key without inputs
+        may be an id as ``--list`` shows it, or a longer part of the digest.
+        """
+        kept = self.kept(work)
+        if kept is not None or work.inputs or not is_work_id(work.key):
+            return kept
+        found = [each for each in self.all_kept() if each.work.digest.startswith(work.key)]
+        return found[0] if len(found) == 1 else None
+
+    def not_kept(self, work: Work) -> NotFound:
+        """Return the error for a work without a kept result; it names those of other inputs."""
+        others = [each.work for each in self.all_kept() if each.work.key == work.key]
+        which = work.title if work.inputs else f"{work.title} without inputs"
+        hint = "list all with: leasectl once --list"
+        if others:
+            known = listed(others, lambda each: f"{each.id} ({each.inputs or 'none'})")
+            hint = f"give the id of one with other inputs: {known}"
+        return NotFound(f"no kept result of work {which}; {hint}")
 
     def round(self, work: Work) -> Round:
         """Return what has happened to a work since its last result."""

@@ -13,7 +13,6 @@ from leasectl.errors import (
 )
 from leasectl.leases.acquire import acquire
 from leasectl.leases.properties import property_variables
-from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, become, find_command
@@ -25,6 +24,7 @@ from leasectl.run.tree import adopting_orphans
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, check
 from leasectl.system.signals import SignalDescriptor
+from leasectl.text.durations import draw_between
 from leasectl.text.wording import followed_by
 
 # Errors of the attempt itself, so that the exit status of the attempt before no longer counts.
@@ -120,7 +120,7 @@ class Runner:
     def _attempt(
         self, path: str, attempt: int, patience: Patience, got: Callable[[Handle, float], None]
     ) -> Ending:
-        start_delay = draw_start_delay(self._plan.start_jitter_seconds)
+        start_delay = draw_between(0.0, self._plan.start_jitter_seconds)
         handle = self._acquire(patience, start_delay)
         if handle is None:
             check(patience.interrupts)

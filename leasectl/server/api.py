@@ -10,8 +10,10 @@ and ``/metrics``; ``GET /leasectl/v1/status``, for one pool with ``?type=T``: wh
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.requests import Request
@@ -62,60 +64,6 @@ LONGEST_BODY_BYTES = 1 << 20
 _COUNT = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-def make_app(
-    leases: ServedLeases,
-    meter: Meter,
-    health: Health,
-    page: Page,
-    extension: Extension,
-    *,
-    tokens: Tokens | None,
-    trusted: tuple[Network, ...],
-    own_names: tuple[str, ...],
-    notices: Notices,
-) -> ASGIApp:
-    """Make the ASGI application.
-
-    Args:
-        leases: What does the work.
-        meter: What ``/metrics`` shows beside the pools.
-        health: What ``/healthz`` tells.
-        page: What a person sees at ``/``; it knows itself who may.
-        extension: For clients of leasectl.
-        tokens: Clients have to show one of them as a bearer token; None: no need.
-        trusted: The proxies whose word for a client's address counts.
-        own_names: Host names of the server, for clients without a token.
-        notices: What the server's operator is told by.
-    """
-    api = _Api(leases, meter, health, notices, trusted)
-
-    of_page: dict[str, Handler] = {"GET": page.show}
-    if tokens is not None:
-        of_page["POST"] = page.change
-
-    def at(path: str, *, open_: bool = False, **handlers: Handler) -> Route:
-        return Route(path, _Endpoint(handlers, None if open_ else tokens, notices))
-
-    router = Router(
-        [
-            at("/lease/acquire", POST=_with_key(api.acquire)),
-            at("/lease/release", POST=_with_key(api.release)),
-            at("/metrics", GET=api.metrics),
-            at(STATUS, GET=api.status),
-            at(ROOT, GET=extension.describe, open_=True),
-            at(ACQUIRE, POST=extension.acquire),
-            at(f"{CALL}{{name}}", POST=extension.call),
-            at(WAIT, POST=extension.wait),
-            at(HEALTH, GET=api.healthz, open_=True),
-            Route(PAGE, _Endpoint(of_page, None, notices, is_hidden=True)),
-            at(CHANGES, GET=page.changes, open_=True),
-        ],
-        redirect_slashes=False,
-        default=_nothing_there(),
-    )
-    return OriginCheck(router, own_names if tokens is None else None)
 
 
 def _nothing_there() -> Response:
@@ -178,22 +126,73 @@ def _name(request: Request) -> str:
     return f"{request.method} {request.url.path}"
 
 
-class _Api:
-    """What the paths do."""
+class Api:
+    """What the paths do.
+
+    Args:
+        leases: What does the work.
+        page: What a person sees at ``/``; it knows itself who may.
+        tokens: Clients have to show one of them as a bearer token; None: no need.
+        trusted: The proxies whose word for a client's address counts.
+        own_name: The host name that the server was told to listen at, for clients without a token.
+
+    Attributes:
+        app: The ASGI application.
+    """
+
+    app: ASGIApp
 
     def __init__(
         self,
         leases: ServedLeases,
-        meter: Meter,
-        health: Health,
-        notices: Notices,
+        page: Page,
+        *,
+        tokens: Tokens | None,
         trusted: tuple[Network, ...],
+        own_name: str,
     ) -> None:
+        service = leases.service
         self._trusted = trusted
         self._leases = leases
-        self._meter = meter
-        self._health = health
-        self._notices = notices
+        self._notices = leases.notices
+        self._meter = Meter()
+        self._health = Health(service.state, service.kind.open_probe(service.context))
+        self._extension = extension = Extension(leases, trusted=trusted)
+        of_page: dict[str, Handler] = {"GET": page.show}
+        if tokens is not None:
+            of_page["POST"] = page.change
+
+        def at(path: str, *, open_: bool = False, **handlers: Handler) -> Route:
+            return Route(path, _Endpoint(handlers, None if open_ else tokens, self._notices))
+
+        router = Router(
+            [
+                at("/lease/acquire", POST=_with_key(self.acquire)),
+                at("/lease/release", POST=_with_key(self.release)),
+                at("/metrics", GET=self.metrics),
+                at(STATUS, GET=self.status),
+                at(ROOT, GET=extension.describe, open_=True),
+                at(ACQUIRE, POST=extension.acquire),
+                at(f"{CALL}{{name}}", POST=extension.call),
+                at(WAIT, POST=extension.wait),
+                at(HEALTH, GET=self.healthz, open_=True),
+                Route(PAGE, _Endpoint(of_page, None, self._notices, is_hidden=True)),
+                at(CHANGES, GET=page.changes, open_=True),
+            ],
+            redirect_slashes=False,
+            default=_nothing_there(),
+        )
+        own_names = (own_name.lower(), socket.gethostname().lower())
+        self.app = OriginCheck(router, own_names if tokens is None else None)
+
+    async def begin_counting(self) -> None:
+        """Count events from now on; where that fails, from the first time that metrics are read."""
+        with contextlib.suppress(LeaseError):
+            await self._leases.do(lambda service: self._meter.begin(service.events))
+
+    def close(self) -> None:
+        """End the waits for events."""
+        self._extension.close()
 
     async def acquire(self, request: Request, key: str | None) -> Response:
         pool_type = request.query_params.get("type", "")

@@ -48,7 +48,6 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Labels, Lease, ReleasedBy, ReleaseTarget, Request
 from leasectl.server.connection import connection_of
 from leasectl.server.give_backs import SERVER_LABELS, served_labels, token_in
-from leasectl.server.metrics import Notices
 from leasectl.server.news import EventNews
 from leasectl.server.responses import GrantResponse, read_body, refusal
 from leasectl.server.served_leases import ServedLeases
@@ -83,15 +82,12 @@ class Extension:
 
     Args:
         leases: What does the work.
-        notices: What the server's operator is told by.
         trusted: The proxies whose word for a client's address counts.
     """
 
-    def __init__(
-        self, leases: ServedLeases, notices: Notices, *, trusted: tuple[Network, ...]
-    ) -> None:
+    def __init__(self, leases: ServedLeases, *, trusted: tuple[Network, ...]) -> None:
         self._leases = leases
-        self._notices = notices
+        self._notices = notices = leases.notices
         self._trusted = trusted
         self._news = EventNews(leases.do, notices)
 

@@ -8,7 +8,8 @@ outlives the server: it is *unconfirmed*. With the answer delivered it is a leas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,12 +31,11 @@ from leasectl.server.give_backs import (
 from leasectl.server.kept_places import NOTED_AFTER_SECONDS, KeptPlaces
 from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
-from leasectl.server.threads import ServiceThreads
+from leasectl.server.threads import ServiceThreads, most_waits
 from leasectl.server.tokens import Token
 from leasectl.server.waits import ClientWait, Wanted, WithdrawnKeys
 from leasectl.state.handles import note_answer
 from leasectl.state.rows import is_of_extension
-from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
 
@@ -68,47 +68,47 @@ class ServedLeases:
     """The leases of all clients; everything happens in one thread, but for what is left to others.
 
     Args:
-        service: On the state directory and backend that are served.
-        threads: They ask that backend, where it is another server; None where it isn't.
-        losses: Knows what was lost; None for a backend that doesn't take leases away.
+        service: On the state directory and backend that are served; warns the server's operator.
         rules: For clients of the lease proxy's protocol.
         guard: The process whose death releases what is granted here; None for none.
-        clock: Where times come from.
-        notices: What the server's operator is told by.
-        keeper_watch: Told when there is more to be kept.
 
     Attributes:
         service: As given.
         rules: As given.
+        notices: What the server's operator is told by.
         is_closing: The server is about to end.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        *,
-        threads: ServiceThreads | None,
-        losses: LossWatch | None,
-        rules: Rules,
-        guard: Process | None = None,
-        clock: Clock,
-        notices: Notices,
-        keeper_watch: KeeperWatch,
-    ) -> None:
+    def __init__(self, service: Service, *, rules: Rules, guard: Process | None = None) -> None:
+        kind, self._clock = service.kind, service.clock
         self.service = service
-        self._threads = threads
-        # Another server without pools of ours has a thread wait for each request.
-        self._waiting_threads = None if service.kind.has_pools else threads
-        self._losses = losses
         self.rules = rules
         self._guard = guard
-        self._clock = clock
-        self._notices = notices
-        self._keeper_watch = keeper_watch
+        self.notices = Notices(service.context.warn, clock=self._clock)
+        self._keeper = KeeperWatch(service, self.notices)
+        # Another server is asked in threads; one without pools of ours has a thread wait for each
+        # request, and takes leases away.
+        self._threads = None
+        if kind.remote:
+            most = 0 if kind.has_pools else most_waits()
+            self._threads = ServiceThreads(service.for_another_thread, most_waits=most)
+        self._waiting_threads = None if kind.has_pools else self._threads
+        self._losses = None if kind.has_pools else LossWatch(service, self.notices)
         self._waits: dict[str, ClientWait] = {}
-        self._withdrawn = WithdrawnKeys(clock=clock)
-        self._places = KeptPlaces(service.state, clock=clock)
+        self._withdrawn = WithdrawnKeys(clock=self._clock)
+        self._places = KeptPlaces(service.state, clock=self._clock)
         self.is_closing = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch the keeper and losses in the event loop."""
+        self._keeper.look()
+        if self._losses is not None:
+            self._losses.open()
+        yield
+        self._keeper.close()
+        if self._losses is not None:
+            self._losses.close()
 
     async def do(self, step: Callable[[Service], Result]) -> Result:
         """Run a step on the service, in a thread if the service is on another server."""
@@ -149,7 +149,7 @@ class ServedLeases:
         except LeaseError:
             self._give_back_unanswered(handle)
             raise
-        self._keeper_watch.look()
+        self._keeper.look()
         return handle
 
     def _give_back_unanswered(self, handle: Handle) -> None:
@@ -278,7 +278,7 @@ class ServedLeases:
         if self._waiting_threads is None:
             patience = Patience(
                 wanted.wait_seconds,
-                warn=partial(self._notices.tell, BackendUnreachable),
+                warn=partial(self.notices.tell, BackendUnreachable),
                 waits_for_server=False,
             )
             steps = turn(
@@ -295,7 +295,7 @@ class ServedLeases:
             wanted.request,
             handle_id=wanted.handle_id,
             guard=self._guard,
-            patience=Patience(wanted.wait_seconds, warn=self._notices.tell_from_thread()),
+            patience=Patience(wanted.wait_seconds, warn=self.notices.tell_from_thread()),
             given_up=given_up,
         )
         return acquisition, given_up.set
@@ -321,7 +321,7 @@ class ServedLeases:
             else:
                 finish(self.service, current)
         except LeaseError as error:
-            self._notices.tell(handle.id, f"{handle.id} stays unconfirmed: {error}")
+            self.notices.tell(handle.id, f"{handle.id} stays unconfirmed: {error}")
             loop = asyncio.get_running_loop()
             loop.call_later(_TRY_AGAIN_SECONDS, self.answered, handle, delivered)
 
@@ -392,6 +392,11 @@ class ServedLeases:
         self._places.close()
         for wait in list(self._waits.values()):
             wait.end()
+
+    def close_threads(self) -> None:
+        """Let threads end that ask another server, after the event loop has ended."""
+        if self._threads is not None:
+            self._threads.close()
 
 
 def _of_token(token: str, key: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -15,24 +14,25 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from leasectl.backends.kinds import check_url, kind_of, not_served
 from leasectl.errors import CantListen, LeaseError
+from leasectl.keeper.log import Log
+from leasectl.leases.opening import open_service
 from leasectl.leases.service import Service
 from leasectl.model import Process
-from leasectl.server.api import make_app
+from leasectl.server.api import Api
 from leasectl.server.connection import ClientConnection, Room
-from leasectl.server.extension import Extension
-from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
+from leasectl.server.metrics import Notices
 from leasectl.server.page.editions import Editions
 from leasectl.server.page.live import Live
 from leasectl.server.page.routes import Page
 from leasectl.server.page.sign_in import SignIn
-from leasectl.server.responses import Health
 from leasectl.server.served_leases import Rules, ServedLeases
-from leasectl.server.threads import ServiceThreads
+from leasectl.server.threads import OTHER_FILES, most_files
 from leasectl.server.tokens import Network, Tokens
+from leasectl.state.backup import take_notice, unknown_since
 from leasectl.state.directory import State, removed
 from leasectl.system import afterwards
-from leasectl.system.clock import Clock
 from leasectl.system.process import open_pidfd
 
 # The kernel's queue takes a burst of clients; asyncio accepts a few of them before it looks at what
@@ -44,13 +44,36 @@ _SHUTDOWN_SECONDS = 5
 _KEEP_ALIVE_SECONDS = 30
 # A waiting client takes two: its connection and its pipe.
 _FILES_PER_CLIENT = 2
-_OTHER_FILES = 64
 # Connections without a request. Clients ask as soon as they have one.
 _MOST_SILENT = 1000
-# Where a thread waits for it, it opens the state directory and has connections of its own.
-_FILES_PER_THREAD = 10
-# Each asks the server behind us again and again, which has to bear them all.
-_MOST_THREADS = 250
+
+
+def open_served(url: str, *, warn: Callable[[str], None], logs: bool) -> Service:
+    """Open the state directory, and the backend that is to be served.
+
+    Args:
+        url: Of the backend.
+        warn: Called with a line for the server's operator.
+        logs: Once there is a state directory, write these lines to its ``serve.log`` instead.
+
+    Raises:
+        InvalidRequest: There is no such backend.
+        NotSupported: It can't be served.
+        BackendUnreachable: Its pools can't be read.
+    """
+    check_url(url)
+    if not kind_of(url).can_be_served:
+        raise not_served(url)
+    service = open_service(url, for_many=True, warn=warn)
+    if logs:
+        log = Log(service.state.path("serve.log"), service.clock)
+        service = Service(service.state, service.context._replace(warn=log.write))
+    restored_from = take_notice(service.state)
+    if restored_from is not None:
+        service.context.warn(unknown_since(restored_from))
+    if service.kind.has_pools:
+        service.pools.pools()  # a server that isn't there is no use
+    return service
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -102,12 +125,11 @@ def serve(
     guard: Process | None,
     own_name: str,
     ready: Callable[[], None],
-    warn: Callable[[str], None],
 ) -> None:
     """Serve until TERM, INT or HUP, or until the guard ends. With tokens, HUP reads them again.
 
     Args:
-        service: On the state directory and backend to serve.
+        service: On the state directory and backend to serve; it warns the server's operator.
         bound: A listening socket.
         rules: For clients of the lease proxy's protocol.
         tokens: Clients must show one of them; None: no need.
@@ -116,7 +138,6 @@ def serve(
             none.
         own_name: The host name that the server was told to listen at.
         ready: Called as soon as requests are answered.
-        warn: Called with a line for the server's operator.
 
     Raises:
         StateUnwritable: The state directory was removed or replaced, as by ``restore``. No other
@@ -125,48 +146,21 @@ def serve(
     # Its warnings are of writing to clients that are gone, which is told to whom it concerns.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     afterwards.go_on()
-    clock, meter, kind = Clock(), Meter(), service.kind
-    notices = Notices(warn, clock=clock)
-    watch = KeeperWatch(service, notices)
-    threads = None
-    if kind.remote:
-        most_waits = 0 if kind.has_pools else _most_waits()
-        threads = ServiceThreads(service.for_another_thread, most_waits=most_waits)
-    losses = None if kind.has_pools else LossWatch(service, notices)
-    leases = ServedLeases(
-        service,
-        threads=threads,
-        losses=losses,
-        rules=rules,
-        guard=guard,
-        clock=clock,
-        notices=notices,
-        keeper_watch=watch,
-    )
+    leases = ServedLeases(service, rules=rules, guard=guard)
     editions = Editions(service.for_another_thread, needs_token=tokens is not None)
-    live = Live(editions, now=clock.elapsed)
-    extension = Extension(leases, notices, trusted=trusted)
-    app = make_app(
-        leases,
-        meter,
-        Health(service.state, kind.open_probe(service.context)),
-        Page(live, SignIn(tokens, port=bound.getsockname()[1], clock=clock)),
-        extension,
-        tokens=tokens,
-        trusted=trusted,
-        own_names=(own_name.lower(), socket.gethostname().lower()),
-        notices=notices,
-    )
+    live = Live(editions, now=service.clock.elapsed)
+    page = Page(live, SignIn(tokens, port=bound.getsockname()[1], clock=service.clock))
+    api = Api(leases, page, tokens=tokens, trusted=trusted, own_name=own_name)
 
     async def run() -> None:
-        server = _Server(_config(app, _room()), ready)
+        server = _Server(_config(api.app, _room()), ready)
 
         def end() -> None:
             server.force_exit = server.should_exit
             server.should_exit = True
             leases.close()
             live.end()
-            extension.close()
+            api.close()
 
         def end_once() -> None:
             if not server.should_exit:
@@ -177,26 +171,20 @@ def serve(
             if server.should_exit:
                 return  # what it had planned for later finds the socket closed
             error = context.get("exception")
-            notices.tell(type(error).__name__, f"{context['message']}: {error}")
+            leases.notices.tell(type(error).__name__, f"{context['message']}: {error}")
 
         asyncio.get_running_loop().set_exception_handler(failed)
-        _end_by_signal(end, tokens, notices)
+        _end_by_signal(end, tokens, leases.notices)
         _end_with(guard, end)
         _end_with_directory(service.state, end_once)
-        watch.look()
-        if losses is not None:
-            losses.open()
-        counting = asyncio.ensure_future(_begin_counting(leases, meter))
-        await server.serve(sockets=[bound])
-        counting.cancel()
-        watch.close()
-        if losses is not None:
-            losses.close()
+        with leases.watching():
+            counting = asyncio.ensure_future(api.begin_counting())
+            await server.serve(sockets=[bound])
+            counting.cancel()
         await live.close()
 
     asyncio.run(run())
-    if threads is not None:
-        threads.close()
+    leases.close_threads()
     if service.state.was_removed():
         raise removed(service.state.directory)
 
@@ -242,28 +230,11 @@ def _end_with_directory(state: State, end: Callable[[], None]) -> None:
         asyncio.get_running_loop().add_reader(removal.fd, look)
 
 
-async def _begin_counting(leases: ServedLeases, meter: Meter) -> None:
-    """Count events from now on; where that fails, from the first time that metrics are read."""
-    with contextlib.suppress(LeaseError):
-        await leases.do(lambda service: meter.begin(service.events))
-
-
 def _room() -> Room:
     """Share the files that this process may open between clients that wait and silent ones."""
-    files = _most_files() - _OTHER_FILES
+    files = most_files() - OTHER_FILES
     most_silent = max(1, min(files // 8, _MOST_SILENT))
     return Room(max(1, (files - most_silent) // _FILES_PER_CLIENT), most_silent)
-
-
-def _most_waits() -> int:
-    """How many may wait at once where a thread waits for each."""
-    return max(1, min((_most_files() - _OTHER_FILES) // _FILES_PER_THREAD, _MOST_THREADS))
-
-
-def _most_files() -> int:
-    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    return most_files
 
 
 def _config(app: ASGIApp, room: Room) -> uvicorn.Config:

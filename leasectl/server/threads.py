@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,25 @@ Result = TypeVar("Result")
 
 # For what is asked beside those who wait: it is soon over.
 _FOR_OTHERS = 16
+
+
+# A thread that waits for a lease opens the state directory and has connections of its own.
+_FILES_PER_THREAD = 10
+# Each asks the server behind us again and again, which has to bear them all.
+_MOST_THREADS = 250
+OTHER_FILES = 64
+
+
+def most_files() -> int:
+    """Return how many files this process may open, once it may open as many as it can."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
+def most_waits() -> int:
+    """Return how many may wait at once where a thread waits for each."""
+    return max(1, min((most_files() - OTHER_FILES) // _FILES_PER_THREAD, _MOST_THREADS))
 
 
 class TooManyWait(LeaseError):

@@ -61,6 +61,15 @@ def drawn_between(given: DurationRange | None) -> tuple[float, float] | None:
     return given.shortest, given.longest
 
 
+def draw_between(shortest_seconds: float, longest_seconds: float) -> float:
+    """Draw a time from a range, uniformly; a range of one time is that time."""
+    if shortest_seconds == longest_seconds:
+        return shortest_seconds
+    import random  # few commands need it
+
+    return random.uniform(shortest_seconds, longest_seconds)
+
+
 def parse_duration_range(text: str) -> DurationRange:
     """Read ``18m-22m``, or one duration, which is a range of its own.
 

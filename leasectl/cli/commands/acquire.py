@@ -21,46 +21,33 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, Scope
 from leasectl.system.signals import SignalTrap
 
-EXAMPLE = """\b
-Example:
-  h=$(leasectl acquire azure--install -w 2h --release-after 20m \\
-    --guard-pid $$)
-  openshift-install create cluster
-  leasectl release --handle "$h"
-"""
 
-
-@plain_command(epilog=EXAMPLE, options_metavar="POOL [OPTIONS]")
+@plain_command(options_metavar="POOL [OPTIONS]")
 @options.request_options
 @options.wait_options
 @option(
-    "--scope",
+    "--scope [step|test]",
+    "step: the lease belongs to one step of the job. test: later steps can use it; its "
+    "resources are also listed in $SHARED_DIR/leases, which the steps of a job share.",
     group=ENDING,
-    type=OneOf("step", "test"),
     default="step",
     show_default=True,
-    help="step: the lease belongs to one step of the job. test: later steps can use it; its "
-    "resources are also listed in $SHARED_DIR/leases, which the steps of a job share.",
 )
 @option(
-    "--guard-pid",
+    "--guard-pid PID",
+    "Release the lease when this process ends; in a script, use $$. Default: no guard.",
     group=ENDING,
-    type=int,
-    metavar="PID",
-    help="Release the lease when this process ends; in a script, use $$. Default: no guard.",
 )
 # For the Bash functions: --guard-pid, but over a lease proxy it ends only the wait. There a step
 # may copy its handle into SHARED_DIR and end, and a later one releases it.
-@option("--step-pid", type=int, metavar="PID", hidden=True)
+@option("--step-pid PID", hidden=True)
 @option(
-    "-o",
-    "--output",
-    group=OUTPUT,
-    type=OneOf("handle", "names", "csv", "json", "env"),
-    metavar="FORM",
-    help="handle: path of the handle (default); names: names of the resources, one per line; csv: "
+    "-o, --output FORM",
+    "handle: path of the handle (default); names: names of the resources, one per line; csv: "
     "these names in one line; json: all facts; env: for eval, exports of LEASECTL_HANDLE, "
     "LEASECTL_NAMES and so on, as under run; without a lease, eval returns the exit code.",
+    type=OneOf(("handle", "names", "csv", "json", "env")),
+    group=OUTPUT,
 )
 @options.json_output
 @options.quiet
@@ -80,6 +67,13 @@ def command(
     Requests are served by priority, then in order of arrival. Pass the handle to release,
     reacquire, renew and cat. Without --guard-pid, --release-after or --ttl the lease is held until
     you release it.
+
+    \b
+    Example:
+      h=$(leasectl acquire azure--install -w 2h --release-after 20m \\
+        --guard-pid $$)
+      openshift-install create cluster
+      leasectl release --handle "$h"
     """
     waits = WaitOptions.pop(wanted)
     request = make_request(scope=scope, **wanted)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-import click
-
 from leasectl.cli.command import new_command
+from leasectl.cli.described import word
 from leasectl.cli.rendering.output import note
 from leasectl.leases.opening import state_directory
 from leasectl.state.backup import back_up, restore, unknown_since
@@ -14,38 +13,37 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock, rfc3339
 from leasectl.text.wording import counted, printable
 
-BACKUP_EXAMPLE = """\b
-Example:
-  leasectl backup /var/backups/leasectl-$(date +%F)
-"""
-RESTORE_EXAMPLE = """\b
-Example:
-  leasectl restore /var/backups/leasectl-2026-11-29
-"""
 
-
-@new_command(name="backup", epilog=BACKUP_EXAMPLE)
-@click.argument("file", metavar="FILE")
+@new_command()
+@word("file", "FILE")
 def backup_command(*, file: str) -> None:
     """Write a backup of the state directory to FILE.
 
     Pools, leases, handles and events are saved as they are at one moment; servers and commands may
     use the directory meanwhile. An existing FILE is replaced. Leases in etcd or Kubernetes aren't
     in the state directory.
+
+    \b
+    Example:
+      leasectl backup /var/backups/leasectl-$(date +%F)
     """
     state = State.open(state_directory(), create=False)
     back_up(state, os.path.abspath(file), clock=Clock())
     note(f"saved {state.directory} in {printable(file, longest=500)}")
 
 
-@new_command(name="restore", epilog=RESTORE_EXAMPLE)
-@click.argument("file", metavar="FILE")
+@new_command()
+@word("file", "FILE")
 def restore_command(*, file: str) -> None:
     """Replace the state directory's content with a backup.
 
     Stop the server first. Waiting requests end, and have to be made again. A lease with a ttl ends
     unless its holder renews it within that ttl. New fencing tokens are larger than all earlier
     ones. The replaced database is kept in state.db.replaced.
+
+    \b
+    Example:
+      leasectl restore /var/backups/leasectl-2026-11-29
     """
     restored = restore(state_directory(), file, clock=Clock())
     if restored.replaced is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import flag
+from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.rendering.output import show, show_json
 from leasectl.cli.rendering.table import GREEN, RED, YELLOW, output_width, painted, shows_colour
@@ -21,15 +21,9 @@ _NAME_WIDTH = 17
 _FIELDS = ("name", "status", "what", "advice", "fixed")
 _COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED}
 
-EXAMPLE = """\b
-Examples:
-  leasectl doctor
-  leasectl doctor --fix
-"""
 
-
-@new_command(epilog=EXAMPLE)
-@flag("--fix", help="Repair what can be repaired safely, and print what was done.")
+@new_command()
+@option("--fix", "Repair what can be repaired safely, and print what was done.")
 @options.json_output
 @options.backend
 def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
@@ -49,6 +43,11 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
 
     Exits with 0 if no check fails, else with the code of the worst failure: 65, 66, 73, 69, 77, 64
     or 1.
+
+    \b
+    Examples:
+      leasectl doctor
+      leasectl doctor --fix
     """
     nothing_is_garbage()
     choice = choose_backend(backend)

@@ -12,12 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-import click
-
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import FILTERS, OUTPUT, flag, option
+from leasectl.cli.described import FILTERS, OUTPUT, Between, option
 from leasectl.cli.rendering.output import note, output_interrupts, show
 from leasectl.cli.rendering.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
 from leasectl.cli.rendering.table import output_width, shows_colour
@@ -32,13 +30,6 @@ from leasectl.system.signals import SignalTrap
 from leasectl.text.naming import check_key, check_name, escape_name, is_resource_name
 from leasectl.text.wording import counted, followed_by
 
-EXAMPLE = """\b
-Examples:
-  leasectl events
-  leasectl events -t azure--install --since 2h
-  leasectl events -n 20 --json
-"""
-
 _NONE_LIKE_THAT = "no event matches; show all with: leasectl events"
 _SHOWN_BEFORE_FOLLOWING = 10
 _ASK_AGAIN_SECONDS = 2.0
@@ -51,47 +42,31 @@ def _parse_name(text: str) -> str:
     return escape_name(check_key(text))
 
 
-@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
+@new_command(options_metavar="[POOL] [OPTIONS]")
 @options.one_type("Only this pool; -t itself may be omitted.", group=FILTERS)
 @option(
-    "--handle",
+    "--handle H",
+    "Only this handle: the path that acquire printed, or its last part.",
     group=FILTERS,
-    metavar="H",
-    shell_complete=options.complete_handles,
-    help="Only this handle: the path that acquire printed, or its last part.",
 )
 @option(
-    "--name",
-    group=FILTERS,
-    type=_parse_name,
-    metavar="NAME",
-    shell_complete=options.complete_name,
-    help="Only this resource, or the work with this key.",
+    "--name NAME", "Only this resource, or the work with this key.", type=_parse_name, group=FILTERS
 )
 @option(
-    "--holder",
-    group=FILTERS,
-    metavar="TEXT",
-    help="Only holders with this text in <job>/<build>/<host>/<handle>.",
+    "--holder TEXT", "Only holders with this text in <job>/<build>/<host>/<handle>.", group=FILTERS
 )
 @options.since
 @options.until
 @option(
-    "-n",
-    "--lines",
-    "last",
-    group=OUTPUT,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Show the last N events. Default: all; on a terminal without --since, a screenful; with "
+    "-n, --lines N",
+    "Show the last N events. Default: all; on a terminal without --since, a screenful; with "
     "-f, 10.",
-)
-@flag(
-    "-f",
-    "--follow",
-    "follows",
+    to="last",
+    type=Between(0),
     group=OUTPUT,
-    help="Show new events as they happen, until interrupted.",
+)
+@option(
+    "-f, --follow", "Show new events as they happen, until interrupted.", to="follows", group=OUTPUT
 )
 @options.json_output
 @options.backend
@@ -117,6 +92,12 @@ def command(
     The last 100,000 events of 30 days are kept; change that with LEASECTL_KEEP_EVENTS, like
     7d,10000, or 0 for none. A lease proxy shows only events of this state directory. On Kubernetes
     the cluster keeps events of other machines for an hour, and stderr says where they begin.
+
+    \b
+    Examples:
+      leasectl events
+      leasectl events -t azure--install --since 2h
+      leasectl events -n 20 --json
     """
     options.check_stretch(since, until)
     if follows and until is not None:

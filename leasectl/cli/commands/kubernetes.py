@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.backends.kubernetes_manifest import (
     check_image,
     check_namespace,
@@ -16,8 +14,8 @@ from leasectl.backends.kubernetes_manifest import (
 )
 from leasectl.backends.kubernetes_manifest import pools as objects_of
 from leasectl.cli.command import new_command
-from leasectl.cli.described import flag, option
-from leasectl.cli.groups import CommandGroup
+from leasectl.cli.described import option
+from leasectl.cli.groups import group
 from leasectl.cli.maintenance_options import DEFAULT_NAMESPACE as OF_MAINTENANCE
 from leasectl.cli.rendering.output import show
 from leasectl.errors import InvalidRequest
@@ -26,63 +24,47 @@ from leasectl.text.naming import MOST_AT_ONCE, check_own_type, check_pattern
 from leasectl.text.wording import printable
 from leasectl.text.yaml_text import yaml_documents
 
-_MANIFEST_EXAMPLE = """\b
-Examples:
-  leasectl kubernetes manifest --namespace ci --service-account builder \\
-    --pool azure--install=2 | kubectl apply -f -
-  leasectl kubernetes manifest --maintenance \\
-    --image registry/leasectl:1.0.0 | kubectl apply -f -
-"""
 _DEFAULT_ACCOUNT = "leasectl"
 _DEFAULT_NAMESPACE = "default"
 
 
-@new_command(epilog=_MANIFEST_EXAMPLE)
+@new_command()
 @option(
-    "--namespace",
-    metavar="N",
-    help="Where the pools are. Default: what LEASECTL_BACKEND names, if that is kubernetes://N; "
+    "--namespace N",
+    "Where the pools are. Default: what LEASECTL_BACKEND names, if that is kubernetes://N; "
     "leasectl-maintenance with --maintenance; else default.",
+    type=str,
 )
 @option(
-    "--service-account",
-    "account",
+    "--service-account S",
+    "The account that leases there. It is created, unless it is in another namespace: N:S.",
+    to="account",
     default=_DEFAULT_ACCOUNT,
     show_default=True,
-    metavar="S",
-    help="The account that leases there. It is created, unless it is in another namespace: N:S.",
 )
 @option(
-    "--admin-account",
-    "admin",
-    metavar="S",
-    help="Also make this account, for admins, and a policy by which --service-account, for jobs, "
+    "--admin-account S",
+    "Also make this account, for admins, and a policy by which --service-account, for jobs, "
     "can use pools but not change them. Needs Kubernetes 1.30 or later.",
+    to="admin",
 )
-@flag(
-    "--maintenance",
-    help="Add the rights that leasectl maintenance needs, on all nodes and pods.",
-)
+@option("--maintenance", "Add the rights that leasectl maintenance needs, on all nodes and pods.")
 @option(
-    "--image",
-    metavar="IMAGE",
-    help="Add a Deployment of the controller, leasectl maintenance reconcile, with this image, "
+    "--image IMAGE",
+    "Add a Deployment of the controller, leasectl maintenance reconcile, with this image, "
     "which must contain leasectl. Needs --maintenance.",
 )
 @option(
-    "--pool",
-    "pools",
+    "--pool POOL=COUNT",
+    "Add a pool with resources POOL--00, POOL--01 and so on; may be repeated.",
+    to="pools",
     multiple=True,
-    metavar="POOL=COUNT",
-    help="Add a pool with resources POOL--00, POOL--01 and so on; may be repeated.",
 )
 @option(
-    "--expect",
-    "expected",
+    "--expect POOL=PATTERN",
+    "Expect names that match in this pool, as leasectl pool expect --match does; may be repeated.",
+    to="expected",
     multiple=True,
-    metavar="POOL=PATTERN",
-    help="Expect names that match in this pool, as leasectl pool expect --match does; may be "
-    "repeated.",
 )
 def manifest(
     *,
@@ -100,6 +82,13 @@ def manifest(
     RoleBinding. The cluster isn't contacted. You can apply them again, also for further accounts:
     existing pools keep their holders, but get the settings and resources of the manifest; other
     expectations stay. The namespace must exist, unless it is leasectl-maintenance.
+
+    \b
+    Examples:
+      leasectl kubernetes manifest --namespace ci --service-account builder \\
+        --pool azure--install=2 | kubectl apply -f -
+      leasectl kubernetes manifest --maintenance \\
+        --image registry/leasectl:1.0.0 | kubectl apply -f -
     """
     there = _namespace(maintenance=maintenance) if namespace is None else check_namespace(namespace)
     whose = parse_account(account, there)
@@ -155,12 +144,9 @@ def _patterns(texts: tuple[str, ...]) -> dict[str, str]:
     return patterns
 
 
-@click.group(cls=CommandGroup)
+@group(manifest)
 def command() -> None:
     """Print Kubernetes manifests for leasectl.
 
     leasectl installs nothing in a cluster: leases are objects of the Kubernetes API.
     """
-
-
-command.add_command(manifest, "manifest")

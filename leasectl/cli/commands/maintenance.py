@@ -7,12 +7,10 @@ import os
 import secrets
 import time
 
-import click
-
 from leasectl.cli import maintenance_options, options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import EVICTED, duration, flag, option
-from leasectl.cli.groups import CommandGroup
+from leasectl.cli.described import EVICTED, option, word
+from leasectl.cli.groups import group
 from leasectl.cli.maintenance_options import cluster_of, settings_of
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.table import Column, number, output_width, table
@@ -31,23 +29,17 @@ from leasectl.text.durations import format_duration
 from leasectl.text.naming import escape_word
 from leasectl.text.wording import printable
 
-_REQUEST_EXAMPLE = """\b
-Examples:
-  leasectl maintenance request worker-1 --for 30m
-  leasectl maintenance status worker-1
-"""
 
-
-@new_command(epilog=_REQUEST_EXAMPLE, options_metavar="--for D [OPTIONS]")
+@new_command(options_metavar="--for D [OPTIONS]")
 @maintenance_options.node_argument
 @option(
-    "--for",
-    "asked",
+    "--for D",
+    "Length of the window, like 30m. It counts from when the node's Lease is acquired.",
+    to="asked",
+    type=str,
     required=True,
-    metavar="D",
-    help="Length of the window, like 30m. It counts from when the node's Lease is acquired.",
 )
-@maintenance_options.quiet
+@options.quiet
 @maintenance_options.backend
 def request(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
     """Request maintenance of a node.
@@ -56,6 +48,11 @@ def request(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
     the window. If the node already has a request, this command changes its duration: the window
     becomes longer or shorter, and still counts from its beginning. For a new window with its full
     duration, cancel the request first.
+
+    \b
+    Examples:
+      leasectl maintenance request worker-1 --for 30m
+      leasectl maintenance status worker-1
     """
     before = ask_for(cluster_of(backend), node, asked)
     if quiet:
@@ -75,21 +72,19 @@ def request(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
         )
 
 
-_CANCEL_EXAMPLE = """\b
-Example:
-  leasectl maintenance cancel worker-1
-"""
-
-
-@new_command(epilog=_CANCEL_EXAMPLE)
+@new_command()
 @maintenance_options.node_argument
-@maintenance_options.quiet
+@options.quiet
 @maintenance_options.backend
 def cancel(*, node: str, quiet: bool, backend: str | None) -> None:
     """Cancel the requested maintenance of a node.
 
     If the window has begun, the controller ends it and uncordons the node, unless the node was
     cordoned before the window.
+
+    \b
+    Example:
+      leasectl maintenance cancel worker-1
     """
     was_requested = asked.cancel(cluster_of(backend), node)
     if not quiet and was_requested:
@@ -97,12 +92,6 @@ def cancel(*, node: str, quiet: bool, backend: str | None) -> None:
     elif not quiet:
         note(f"no maintenance of {node} is requested")
 
-
-_STATUS_EXAMPLE = """\b
-Examples:
-  leasectl maintenance status
-  leasectl maintenance status worker-1 --json
-"""
 
 _COLUMNS = (
     Column("NODE", shrinks=3, at_least=24),
@@ -117,8 +106,8 @@ _LONGEST_STATUS = 300
 _LONGEST_ASKED = 12
 
 
-@new_command(epilog=_STATUS_EXAMPLE)
-@click.argument("node", type=maintenance_options.check_node, metavar="[NODE]", required=False)
+@new_command()
+@word("node", "[NODE]", type=maintenance_options.check_node, required=False)
 @options.json_output
 @maintenance_options.lease_namespace
 @maintenance_options.lease_name
@@ -138,6 +127,11 @@ def status(
     STATUS is the controller's last report, CORDONED shows who cordoned the node, and LEASE who
     holds the node's Lease. ENDS IN is the rest of the maintenance window; for a node that waits,
     the rest of the other holder's Lease. Nodes whose window has ended stay in the table.
+
+    \b
+    Examples:
+      leasectl maintenance status
+      leasectl maintenance status worker-1 --json
     """
     settings = settings_of(lease_name, identity)
     cluster = cluster_of(backend, lease_namespace, identity)
@@ -203,41 +197,28 @@ def _facts(standing: Standing) -> dict[str, object]:
     }
 
 
-_RECONCILE_EXAMPLE = """\b
-Example:
-  leasectl maintenance reconcile --delete-emptydir-data &
-  leasectl maintenance request worker-1 --for 30m
-  kill $!
-"""
-
-
-@new_command(epilog=_RECONCILE_EXAMPLE)
-@flag(
-    "--force",
-    group=EVICTED,
-    help="Also evict pods that no controller would replace.",
-)
-@flag(
+@new_command()
+@option("--force", "Also evict pods that no controller would replace.", group=EVICTED)
+@option(
     "--delete-emptydir-data",
-    "deletes_local_data",
+    "Also evict pods with an emptyDir, whose data is lost.",
+    to="deletes_local_data",
     group=EVICTED,
-    help="Also evict pods with an emptyDir, whose data is lost.",
 )
 @option(
-    "--grace-period",
-    "grace_seconds",
-    group=EVICTED,
+    "--grace-period SECONDS",
+    "Grace period of each pod. Default: the pod's own.",
+    to="grace_seconds",
     type=int,
-    metavar="SECONDS",
-    help="Grace period of each pod. Default: the pod's own.",
-)
-@duration(
-    "--timeout",
-    "timeout_seconds",
     group=EVICTED,
-    help="Stop evicting pods this long after a window began. Default: at the window's end.",
 )
-@maintenance_options.quiet
+@option(
+    "--timeout D",
+    "Stop evicting pods this long after a window began. Default: at the window's end.",
+    to="timeout_seconds",
+    group=EVICTED,
+)
+@options.quiet
 @maintenance_options.lease_namespace
 @maintenance_options.lease_name
 @maintenance_options.identity
@@ -260,6 +241,12 @@ def reconcile(
     evictions that respect disruption budgets, and uncordons it at the end. It leaves pods of
     DaemonSets and mirror pods alone, and keeps a cordon that the node had before. You can kill it
     at any time, and run several replicas: one leads, and the others stand by.
+
+    \b
+    Example:
+      leasectl maintenance reconcile --delete-emptydir-data &
+      leasectl maintenance request worker-1 --for 30m
+      kill $!
     """
     if grace_seconds is not None and grace_seconds < 0:
         grace_seconds = None  # like kubectl
@@ -287,17 +274,10 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-@click.group(cls=CommandGroup)
+@group(request, cancel, status, reconcile)
 def command() -> None:
     """Cordon and drain Kubernetes nodes for a time window.
 
     An annotation of a node requests maintenance. The controller, reconcile, then holds the node's
     Lease, cordons and drains the node, and uncordons it when the time is over.
     """
-
-
-# Help shows them in this order.
-command.add_command(request, "request")
-command.add_command(cancel, "cancel")
-command.add_command(status, "status")
-command.add_command(reconcile, "reconcile")

@@ -4,73 +4,23 @@ from __future__ import annotations
 
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.described import flag, option
+from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 from leasectl.cli.rendering.output import emit_json, emit_lines, note, show, show_json
 from leasectl.cli.rendering.table import Column, number, output_width, table
-from leasectl.errors import InvalidRequest, NotAllowed
-from leasectl.leases.marks import Answered, Asked, answer, asked_of, unuse, use
-from leasectl.leases.paths import handle_at, read_names
-from leasectl.leases.service import Service
-from leasectl.model import Handle, whole
+from leasectl.errors import InvalidRequest
+from leasectl.leases.marks import Answered, Asked, answer_at, asked_of, unuse, use
+from leasectl.leases.paths import handle_with, handles_at
+from leasectl.model import whole
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import check_name
 
 held_name = option(
-    "--name",
-    required=True,
-    type=check_name,
-    metavar="NAME",
-    shell_complete=options.completing("held_names"),
-    help="A resource that H holds.",
+    "--name NAME", "A resource that H holds.", completed_from="held_names", required=True
 )
 
 
-def held_handles(service: Service, path: str, done: str) -> list[Handle]:
-    """Return the handle that a path means; for a copy, the handles that hold its names here.
-
-    Args:
-        service: On the state directory.
-        path: As given; an empty one means no handle.
-        done: What is to be done with it, for the error.
-
-    Raises:
-        NotFound: There is no such handle, or nothing that the copy lists is held here.
-    """
-    if not path:
-        return []
-    record = handle_at(service, path)
-    if record is not None:
-        return [record]
-    names = read_names(path)
-    holders = [service.handles.holding(name, prefer=service.is_here) for name in names]
-    found = {holder.id: holder for holder in holders if holder is not None}
-    if names and not found:
-        raise no_handle_of_ours(path, service, done)
-    return list(found.values())
-
-
-def handle_with(service: Service, path: str, name: str, done: str) -> Handle:
-    """Return the one of `held_handles` that holds a name; the first if none does.
-
-    Raises:
-        NotFound: As `held_handles`.
-        NotAllowed: There is no handle.
-    """
-    handles = held_handles(service, path, done)
-    if not handles:
-        raise NotAllowed(f"empty handle: nothing can be {done}")
-    return next((each for each in handles if name in each.names), handles[0])
-
-
-_USE_EXAMPLE = """\b
-Example:
-  leasectl use "$h" --name "$(leasectl cat "$h")"
-"""
-
-
-@new_command(epilog=_USE_EXAMPLE, options_metavar="H --name NAME")
+@new_command(options_metavar="H --name NAME")
 @options.handle
 @held_name
 def use_command(*, handle: str, name: str) -> None:
@@ -79,30 +29,28 @@ def use_command(*, handle: str, name: str) -> None:
     A reclaim doesn't take a resource in use. A resource that was answered ready can't be used (77)
     until its mark has gone. No server is asked. Uses aren't counted: one unuse ends them all. A
     release, also by a timer, a guard or --force, ends the use.
+
+    \b
+    Example:
+      leasectl use "$h" --name "$(leasectl cat "$h")"
     """
     service = open_service(for_handles=True)
-    use(service, whole(handle_with(service, handle, name, "used")), name)
+    use(service, whole(handle_with(service, handle, name)), name)
 
 
-_UNUSE_EXAMPLE = """\b
-Example:
-  leasectl unuse "$h" --name "$(leasectl cat "$h")"
-"""
-
-
-@new_command(epilog=_UNUSE_EXAMPLE, options_metavar="H --name NAME")
+@new_command(options_metavar="H --name NAME")
 @options.handle
 @held_name
 def unuse_command(*, handle: str, name: str) -> None:
-    """Mark a held resource as no longer in use."""
+    """Mark a held resource as no longer in use.
+
+    \b
+    Example:
+      leasectl unuse "$h" --name "$(leasectl cat "$h")"
+    """
     service = open_service(for_handles=True)
-    unuse(service, whole(handle_with(service, handle, name, "used")), name)
+    unuse(service, whole(handle_with(service, handle, name)), name)
 
-
-_MARKS_EXAMPLE = """\b
-Example:
-  leasectl marks "$h"
-"""
 
 _COLUMNS = (
     Column("NAME", shrinks=2),
@@ -113,7 +61,7 @@ _COLUMNS = (
 )
 
 
-@new_command(epilog=_MARKS_EXAMPLE, options_metavar="H [OPTIONS]")
+@new_command(options_metavar="H [OPTIONS]")
 @options.handle
 @options.json_output
 def marks_command(*, handle: str, as_json: bool) -> None:
@@ -121,11 +69,15 @@ def marks_command(*, handle: str, as_json: bool) -> None:
 
     marked: waits for an answer; ready: can be taken, and can't be used; keep: isn't taken. A mark
     expires; a ready resource can be used again then.
+
+    \b
+    Example:
+      leasectl marks "$h"
     """
     service = open_service(for_handles=True)
     asked = [
         each
-        for record in held_handles(service, handle, "looked at")
+        for record in handles_at(service, handle, done="looked at")
         for each in asked_of(service, whole(record))
     ]
     now = service.clock.elapsed()
@@ -160,23 +112,15 @@ def _facts(asked: Asked, now: float) -> dict[str, object]:
     }
 
 
-_ANSWER_EXAMPLE = """\b
-Example:
-  leasectl answer "$h" --ready
-"""
-
-
-@new_command(epilog=_ANSWER_EXAMPLE, options_metavar="H (--ready | --keep) [OPTIONS]")
+@new_command(options_metavar="H (--ready | --keep) [OPTIONS]")
 @options.handle
-@flag("--ready", help="Give the leases back; from now on they can't be used.")
-@flag("--keep", help="Keep the leases; this is final for this request.")
+@option("--ready", "Give the leases back; from now on they can't be used.")
+@option("--keep", "Keep the leases; this is final for this request.")
 @option(
-    "-n",
-    "--names",
+    "-n, --names A,B",
+    "Answer for these names. Default: all without an answer that aren't in use.",
     type=options.name_list,
-    metavar="A,B",
-    shell_complete=options.completing("held_names", is_list=True),
-    help="Answer for these names. Default: all without an answer that aren't in use.",
+    completed_from="held_names",
 )
 @options.json_output
 def answer_command(
@@ -186,21 +130,18 @@ def answer_command(
 
     For scripts that decide for themselves: acquire with --on-reclaim answer, and look for requests
     with leasectl marks. A name in use can't become ready (77).
+
+    \b
+    Example:
+      leasectl answer "$h" --ready
     """
     if ready == keep:
         raise InvalidRequest("say what to answer: --ready or --keep")
     said: Answered = "ready" if ready else "keep"
-    service = open_service(for_handles=True)
-    answered: list[str] = []
-    records = held_handles(service, handle, "answered for")
-    for record in records:
-        wanted = names
-        if names is not None and len(records) > 1:  # a copy of what several hold
-            wanted = tuple(name for name in names if name in record.names)
-        answered += answer(service, whole(record), said, wanted)
+    answered = answer_at(open_service(for_handles=True), handle, said, names)
     if as_json:
         emit_json({"answered": said, "names": answered})
     else:
-        emit_lines(tuple(answered))
+        emit_lines(answered)
     if not answered:
         note("no request waits for an answer; see: leasectl marks --handle H")

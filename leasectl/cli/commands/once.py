@@ -10,7 +10,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, duration, flag, option
+from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, Between, option, word
 from leasectl.cli.input_file import read_bytes
 from leasectl.cli.rendering.output import emit_bytes, note
 from leasectl.cli.rendering.waiting import WaitOptions, reported
@@ -21,15 +21,6 @@ from leasectl.system.callers import watch_callers
 from leasectl.system.signals import die_of
 from leasectl.text.naming import check_key
 from leasectl.text.wording import counted
-
-EXAMPLE = """\b
-Examples:
-  leasectl once import-4.21 -- sh -c 'echo imported >import.log; date'
-  tag=$(leasectl once tag --input 4.21 --keep 7d -- date +%Y%m%d-%H%M%S)
-  leasectl once import-4.21 --verify 'test -e import.log' -- date
-  leasectl once --list
-  leasectl once --forget import-4.21
-"""
 
 _WITH_SEPARATOR = "leasectl once KEY -- CMD"
 # The options that go with --list, --show and --forget, beside those of every command.
@@ -64,96 +55,84 @@ def words_of_command(args: list[str]) -> int | None:
     return None if argv is None else len(argv)
 
 
-_complete_keys = options.completing("work_keys")
-
-
-@new_command(OnceCommand, epilog=EXAMPLE, options_metavar="KEY [OPTIONS] -- CMD...")
-@click.argument("words", nargs=-1, metavar="", shell_complete=_complete_keys)
+@new_command(OnceCommand, options_metavar="KEY [OPTIONS] -- CMD...")
+@word("words", "", completed_from="work_keys", nargs=-1)
 @option(
-    "--input",
-    "texts",
-    group=WORK,
-    multiple=True,
-    metavar="TEXT",
-    help="Part of the work's identity, beside KEY; shown to everybody. May be repeated; the order "
+    "--input TEXT",
+    "Part of the work's identity, beside KEY; shown to everybody. May be repeated; the order "
     "counts.",
-)
-@option(
-    "--input-file",
-    "files",
+    to="texts",
     group=WORK,
     multiple=True,
-    metavar="F",
-    help="The same with a file's content; only its name is shown. Files count after all --input.",
 )
-@duration(
-    "--keep",
-    "keep_seconds",
+@option(
+    "--input-file FILE",
+    "The same with a file's content; only its name is shown. Files count after all --input.",
+    to="files",
+    group=WORK,
+    multiple=True,
+)
+@option(
+    "--keep D",
+    "How long the result is kept for later callers.",
+    to="keep_seconds",
     group=ENDING,
     default="24h",
     show_default=True,
-    help="How long the result is kept for later callers.",
 )
 @option(
-    "--verify",
+    "--verify CMD",
+    "A shell command. If it fails, the kept result is forgotten and the work is done again.",
     group=ENDING,
-    metavar="CMD",
-    help="A shell command. If it fails, the kept result is forgotten and the work is done again.",
 )
 @option(
-    "--attempts",
+    "--attempts N",
+    "Give up after this many failed runs of CMD, counted over all waiting jobs.",
+    type=Between(1, 1000),
     group=ATTEMPTS,
-    type=click.IntRange(1, 1000),
     default=3,
     show_default=True,
-    metavar="N",
-    help="Give up after this many failed runs of CMD, counted over all waiting jobs.",
 )
 @option(
-    "--on-failure",
+    "--on-failure [next|share]",
+    "When CMD fails, the next waiter runs it, or all waiters share its exit status.",
     group=ATTEMPTS,
-    type=click.Choice(["next", "share"]),
     default="next",
     show_default=True,
-    help="When CMD fails, the next waiter runs it, or all waiters share its exit status.",
 )
-@duration(
-    "--run-limit",
-    "run_limit_seconds",
+@option(
+    "--run-limit D",
+    "End CMD after this time; it has failed then (124). Default: no limit.",
+    to="run_limit_seconds",
     group=ENDING,
-    help="End CMD after this time; it has failed then (124). Default: no limit.",
 )
 @options.wait
 @options.connect_timeout
-@duration(
-    "--ttl",
-    "ttl_seconds",
-    group=ENDING,
-    help="On etcd and Kubernetes, the time after which the caller that runs CMD counts as dead if "
+@option(
+    "--ttl D",
+    "On etcd and Kubernetes, the time after which the caller that runs CMD counts as dead if "
     "it stopped renewing its lease. Default: the backend's.",
+    to="ttl_seconds",
+    group=ENDING,
 )
 @option(
-    "--result-file",
-    group=WORK,
-    metavar="F",
-    help="The file to which CMD writes its result. It is removed before CMD begins and must not be "
+    "--result-file FILE",
+    "The file to which CMD writes its result. It is removed before CMD begins and must not be "
     "a symbolic link. CMD's stdout goes to stderr.",
+    group=WORK,
 )
-@flag("--list", "lists", group=OUTPUT, help="Show the kept results.")
+@option("--list", "Show the kept results.", to="lists", group=OUTPUT)
 @option(
-    "--show",
-    metavar="KEY|ID",
+    "--show KEY|ID",
+    "Print the kept result of KEY, or of an id that --list shows.",
+    completed_from="work_keys",
     group=OUTPUT,
-    shell_complete=_complete_keys,
-    help="Print the kept result of KEY, or of an id that --list shows.",
 )
 @option(
-    "--forget",
-    metavar="KEY|ID",
+    "--forget KEY|ID",
+    "Forget the kept result of KEY, or of an id that --list shows; refused (77) while CMD runs.",
+    completed_from="work_keys",
     group=OUTPUT,
-    shell_complete=_complete_keys,
-    help="Forget the kept result of KEY, or of an id that --list shows; refused (77) "
-    "while CMD runs.",
 )
 @options.json_output
 @options.quiet
@@ -197,6 +176,14 @@ def command(
     The exit code is CMD's, of the last run if others ran it and failed. 75: not done within
     --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large; 73: it would
     leave no room on the disk of the state directory.
+
+    \b
+    Examples:
+      leasectl once import-4.21 -- sh -c 'echo imported >import.log; date'
+      tag=$(leasectl once tag --input 4.21 --keep 7d -- date +%Y%m%d-%H%M%S)
+      leasectl once import-4.21 --verify 'test -e import.log' -- date
+      leasectl once --list
+      leasectl once --forget import-4.21
     """
     waits = WaitOptions.pop(given)
     wanted = [bool(words or argv), lists, show is not None, forget is not None]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import click
-
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command, was_given
 from leasectl.cli.context import open_service
-from leasectl.cli.described import duration, flag, option
+from leasectl.cli.described import option
 from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run
@@ -33,22 +31,14 @@ from leasectl.text.durations import format_duration
 from leasectl.text.naming import next_names
 from leasectl.text.wording import counted, listed
 
-_CREATE_EXAMPLE = """\b
-Examples:
-  leasectl pool create azure--install --count 2
-  leasectl pool create lab --names rack-7,rack-8
-  leasectl pool create quota --count 3 --property region=us-east-1
-  leasectl pool create azure--destroy --count 50 --pace 20s --aging 30m
-"""
 
-
-@new_command(epilog=_CREATE_EXAMPLE)
+@new_command()
 @pool_options.new_pool_argument
 @pool_options.count
 @pool_options.new_names
 @pool_options.new_properties
 @pool_options.grants
-@pool_options.quiet
+@options.quiet
 @options.backend
 def create(
     *,
@@ -65,6 +55,13 @@ def create(
     Change its settings later with: leasectl pool set POOL. A resource that is in another pool, or
     is expected in one (leasectl pool expect), is refused (exit code 77). A resource that is
     only in the default pool (pool set --default) moves here.
+
+    \b
+    Examples:
+      leasectl pool create azure--install --count 2
+      leasectl pool create lab --names rack-7,rack-8
+      leasectl pool create quota --count 3 --property region=us-east-1
+      leasectl pool create azure--destroy --count 50 --pace 20s --aging 30m
     """
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
@@ -78,27 +75,16 @@ def create(
     pool_options.say_done(quiet, said)
 
 
-_APPLY_EXAMPLE = """\b
-Examples:
-  leasectl pool apply -f boskos-resources.yaml --dry-run
-  leasectl pool apply -f boskos-resources.yaml
-  leasectl pool apply -f - <boskos-resources.yaml
-"""
-
-
-@new_command(epilog=_APPLY_EXAMPLE)
+@new_command()
 @option(
-    "-f",
-    "--filename",
-    "filenames",
-    type=click.Path(allow_dash=True, readable=False),  # for completion; `read_text` looks
+    "-f, --filename FILE",
+    "The file, in YAML or JSON; -: stdin.",
+    to="filenames",
     multiple=True,
     required=True,
-    metavar="FILE",
-    help="The file, in YAML or JSON; -: stdin.",
 )
-@flag("--dry-run", help="Print what would change, and change nothing.")
-@pool_options.quiet
+@option("--dry-run", "Print what would change, and change nothing.")
+@options.quiet
 @options.backend
 def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: str | None) -> None:
     """Create and change pools to match a file in Boskos' format.
@@ -130,6 +116,12 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
     replaces all names and patterns (with * or ?) that are expected in the pool. An entry without
     these keys leaves them unchanged. Boskos' state, lifespan, config and needs are ignored;
     a note says so.
+
+    \b
+    Examples:
+      leasectl pool apply -f boskos-resources.yaml --dry-run
+      leasectl pool apply -f boskos-resources.yaml
+      leasectl pool apply -f - <boskos-resources.yaml
     """
     if len(filenames) > 1:
         raise InvalidRequest("--filename: only one at a time")
@@ -228,19 +220,12 @@ def _examples(names: Sequence[str]) -> str:
     return f" ({pool_options.examples(names)})" if names else ""
 
 
-_ADD_EXAMPLE = """\b
-Examples:
-  leasectl pool add azure--install --count 2
-  leasectl pool add azure--install --names big-9 --property size=big
-"""
-
-
-@new_command(epilog=_ADD_EXAMPLE)
+@new_command()
 @pool_options.pool_argument
 @pool_options.count
 @pool_options.new_names
 @pool_options.new_properties
-@pool_options.quiet
+@options.quiet
 @options.backend
 def add(
     *,
@@ -257,6 +242,11 @@ def add(
     pool already stays as it is. One that is in another pool, or is expected in one (leasectl pool
     expect), is refused (exit code 77). One that is only in the default pool (pool set --default)
     moves here.
+
+    \b
+    Examples:
+      leasectl pool add azure--install --count 2
+      leasectl pool add azure--install --names big-9 --property size=big
     """
     wanted = pool_options.wanted_resources(count, names)
     change = pool_options.property_change(properties)
@@ -269,24 +259,14 @@ def add(
             pool_options.say_done(quiet, said)
 
 
-_REMOVE_EXAMPLE = """\b
-Examples:
-  leasectl pool remove azure--install --names azure--install--01
-  leasectl pool remove azure--install --names azure--install--00 --when-ready
-"""
-
-
-@new_command(epilog=_REMOVE_EXAMPLE)
+@new_command()
 @pool_options.pool_argument
 @pool_options.needed_names
-@flag("--force", help="Remove held resources, too; their holders lose them.")
-@flag(
-    "--when-ready",
-    help="Remove a held resource once its holder agrees, as in leasectl reclaim.",
-)
+@option("--force", "Remove held resources, too; their holders lose them.")
+@option("--when-ready", "Remove a held resource once its holder agrees, as in leasectl reclaim.")
 @pool_options.delay
 @pool_options.wait
-@pool_options.quiet
+@options.quiet
 @options.backend
 def remove(
     *,
@@ -311,6 +291,11 @@ def remove(
     agreed to a reclaim. Until then they take no new holders. If some holders don't agree, the exit
     code is 75 and those resources take holders again, unless they were cordoned before. If this
     command is killed, they stay cordoned: run it again, or use leasectl pool uncordon.
+
+    \b
+    Examples:
+      leasectl pool remove azure--install --names azure--install--01
+      leasectl pool remove azure--install --names azure--install--00 --when-ready
     """
     wanted = pool_options.distinct_names(names)
     if force and when_ready:
@@ -367,43 +352,25 @@ def _remove_when_ready(
     return run(steps, progress, prints=False)
 
 
-_SET_EXAMPLE = """\b
-Examples:
-  leasectl pool set azure--install --pace 20s
-  leasectl pool set azure--install --pace 20s --burst 2 --aging 30m
-  leasectl pool set azure--install --pace 0
-  leasectl pool set azure--install --property region=eastus --property size-
-  leasectl pool set azure--install --names azure--install--00 \\
-    --property region=westus
-  leasectl pool set azure--install --default --grace 5m
-  leasectl acquire azure--install --where region=westus --where size!=small
-"""
-
-
-@new_command(epilog=_SET_EXAMPLE)
+@new_command()
 @pool_options.pool_argument
 @pool_options.grants
 @pool_options.properties
-@option(
-    "--names",
-    metavar="A,B",
-    shell_complete=options.complete_names,
-    help="Set --property on these resources only. Default: all.",
-)
+@option("--names A,B", "Set --property on these resources only. Default: all.")
 @option(
     "--default/--no-default",
-    "is_default",
-    default=None,
-    help="Make this the default pool, which takes resources that no other pool claims; there is "
+    "Make this the default pool, which takes resources that no other pool claims; there is "
     "at most one. A resource leaves it when another pool adds or expects it, or it joins one.",
+    to="is_default",
+    default=None,
 )
-@duration(
-    "--grace",
-    "grace_seconds",
-    help="With --default: grace period for resources that enter by default, in which they aren't "
+@option(
+    "--grace D",
+    "With --default: grace period for resources that enter by default, in which they aren't "
     "granted, like 2m (0 to 30d). Default: 2m.",
+    to="grace_seconds",
 )
-@pool_options.quiet
+@options.quiet
 @options.backend
 def set_(
     *,
@@ -430,6 +397,17 @@ def set_(
     those added later. A resource has up to 32 properties, with keys like names and values of one
     line of up to 1 KiB. They aren't secret: everybody who sees the pool can read them. A held
     resource stays with its holder whatever its properties become.
+
+    \b
+    Examples:
+      leasectl pool set azure--install --pace 20s
+      leasectl pool set azure--install --pace 20s --burst 2 --aging 30m
+      leasectl pool set azure--install --pace 0
+      leasectl pool set azure--install --property region=eastus --property size-
+      leasectl pool set azure--install --names azure--install--00 \\
+        --property region=westus
+      leasectl pool set azure--install --default --grace 5m
+      leasectl acquire azure--install --where region=westus --where size!=small
     """
     change = SettingsChange(**grants)
     to_be = pool_options.property_change(properties)
@@ -489,19 +467,18 @@ def _default(pools: Pools) -> str:
     return f'"{pools.default}" (grace {format_duration(pools.grace_seconds)})'
 
 
-_LIST_EXAMPLE = """\b
-Examples:
-  leasectl pool list
-  leasectl pool list --json
-"""
-
-
-@new_command(epilog=_LIST_EXAMPLE)
+@new_command()
 @options.wide
 @options.json_output
 @options.backend
 def list_(*, wide: bool, as_json: bool, backend: str | None) -> None:
-    """List pools with their capacity and settings."""
+    """List pools with their capacity and settings.
+
+    \b
+    Examples:
+      leasectl pool list
+      leasectl pool list --json
+    """
     service = open_service(backend)
     pools = admin.listed(service)
     if as_json:
@@ -523,16 +500,10 @@ def list_(*, wide: bool, as_json: bool, backend: str | None) -> None:
         note_no_pools(backend)
 
 
-_DELETE_EXAMPLE = """\b
-Example:
-  leasectl pool delete azure--install
-"""
-
-
-@new_command(epilog=_DELETE_EXAMPLE)
+@new_command()
 @pool_options.pool_argument
-@flag("--force", help="Delete a pool that is in use, too.")
-@pool_options.quiet
+@option("--force", "Delete a pool that is in use, too.")
+@options.quiet
 @options.backend
 def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> None:
     """Delete a pool with all of its resources.
@@ -540,6 +511,10 @@ def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> 
     If leases are held or requests wait, the pool isn't deleted (exit code 77) without --force.
     With it, holders lose their leases, and waiting requests fail with "no pool". A resource that
     would have moved to this pool when released (leasectl pool move --when-free) stays where it is.
+
+    \b
+    Example:
+      leasectl pool delete azure--install
     """
     service = open_service(backend)
     on_their_way = [

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import click
-
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, duration, flag, form_of, option
+from leasectl.cli.described import OUTPUT, form_of, option, word
 from leasectl.cli.rendering.handle_output import print_and_announce, print_handle
 from leasectl.cli.rendering.output import note, show, show_json, when_due
 from leasectl.cli.rendering.table import Column, output_width, table
@@ -32,29 +30,14 @@ from leasectl.pools.whereabouts import (
 )
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_seconds
-from leasectl.text.naming import check_name, check_own_type, check_pattern
-
-_MOVE_EXAMPLE = """\b
-Examples:
-  leasectl pool create edge --names edge-1
-  leasectl pool create lab --names host-7,host-8,host-9
-  leasectl pool move --names host-7,host-8 --to edge
-  leasectl pool move --names host-9 --to edge --when-free
-"""
+from leasectl.text.naming import check_pattern
 
 
-@new_command(epilog=_MOVE_EXAMPLE, options_metavar="--names A,B --to POOL [OPTIONS]")
+@new_command(options_metavar="--names A,B --to POOL [OPTIONS]")
 @pool_options.needed_names
-@option(
-    "--to",
-    required=True,
-    type=check_own_type,
-    metavar="POOL",
-    shell_complete=options.complete_types,
-    help="The target pool.",
-)
-@flag("--when-free", help="Move a held resource when it is released.")
-@pool_options.quiet
+@option("--to POOL", "The target pool.", required=True)
+@option("--when-free", "Move a held resource when it is released.")
+@options.quiet
 @options.backend
 def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | None) -> None:
     """Move resources to another pool, each in one step.
@@ -63,6 +46,13 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
     backend can do that; otherwise the output says which ones moved. A held resource is refused
     (exit code 77). With --when-free it takes no new holder and moves when it is released; to
     cancel that, move it to the pool that it is in.
+
+    \b
+    Examples:
+      leasectl pool create edge --names edge-1
+      leasectl pool create lab --names host-7,host-8,host-9
+      leasectl pool move --names host-7,host-8 --to edge
+      leasectl pool move --names host-9 --to edge --when-free
     """
     wanted = pool_options.distinct_names(names)
     service = open_service(backend)
@@ -86,17 +76,10 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
     pool_options.warn_of_unmet(service, *(old.pool for old in before))
 
 
-_CORDON_EXAMPLE = """\b
-Examples:
-  leasectl pool cordon --names azure--install--00 --reason "quota exceeded"
-  leasectl pool uncordon --names azure--install--01
-"""
-
-
-@new_command(epilog=_CORDON_EXAMPLE, options_metavar="--names A,B [OPTIONS]")
+@new_command(options_metavar="--names A,B [OPTIONS]")
 @pool_options.needed_names
-@option("--reason", default="", metavar="TEXT", help="The reason, which leasectl status shows.")
-@pool_options.quiet
+@option("--reason TEXT", "The reason, which leasectl status shows.", default="")
+@options.quiet
 @options.backend
 def cordon(*, names: str, reason: str, quiet: bool, backend: str | None) -> None:
     """Cordon resources, so that they take no new holder.
@@ -104,6 +87,11 @@ def cordon(*, names: str, reason: str, quiet: bool, backend: str | None) -> None
     Holders keep their leases. Cordoned resources stay in their pool, and stay cordoned when they
     are moved. leasectl status shows who cordoned them, when and why. To change the reason, cordon
     them again with another one. Undo it with: leasectl pool uncordon
+
+    \b
+    Examples:
+      leasectl pool cordon --names azure--install--00 --reason "quota exceeded"
+      leasectl pool uncordon --names azure--install--01
     """
     wanted = pool_options.distinct_names(names)
     service = open_service(backend)
@@ -112,60 +100,42 @@ def cordon(*, names: str, reason: str, quiet: bool, backend: str | None) -> None
     pool_options.warn_of_unmet(service, *(each.pool for each in after))
 
 
-_UNCORDON_EXAMPLE = """\b
-Example:
-  leasectl pool uncordon --names azure--install--00
-"""
-
-
-@new_command(epilog=_UNCORDON_EXAMPLE, options_metavar="--names A,B [OPTIONS]")
+@new_command(options_metavar="--names A,B [OPTIONS]")
 @pool_options.needed_names
-@pool_options.quiet
+@options.quiet
 @options.backend
 def uncordon(*, names: str, quiet: bool, backend: str | None) -> None:
-    """Uncordon resources, so that they take holders again."""
+    """Uncordon resources, so that they take holders again.
+
+    \b
+    Example:
+      leasectl pool uncordon --names azure--install--00
+    """
     wanted = pool_options.distinct_names(names)
     before = memberships.cordon(open_service(backend), wanted, is_cordoned=False).before
     pool_options.say_cordoned("uncordoned", before, quiet=quiet, is_cordoned=False)
 
 
-_JOIN_EXAMPLE = """\b
-Example:
-  h=$(leasectl pool join azure--install --name host-7 --hold \\
-    --while-pid $$)
-  # get ready; no job gets it before this:
-  leasectl release --handle "$h"
-"""
-
-
-@new_command(epilog=_JOIN_EXAMPLE)
+@new_command()
 @pool_options.pool_argument
 @pool_options.name
-@flag(
+@option(
     "--hold",
-    help="Also acquire the resource, so that no job gets it before it is ready, and print the "
+    "Also acquire the resource, so that no job gets it before it is ready, and print the "
     "handle. Release that to make the resource free. Queue and pace don't apply.",
 )
 @option(
-    "--guard-pid",
-    type=int,
-    metavar="PID",
-    help="With --hold: release the lease when this process ends; in a script, use $$. Default: no "
+    "--guard-pid PID",
+    "With --hold: release the lease when this process ends; in a script, use $$. Default: no "
     "guard.",
 )
-@duration(
-    "--ttl",
-    "ttl_seconds",
-    help="Leave this long after the last join, like 10m; join again to stay. Default: stay for "
-    "good.",
-)
 @option(
-    "--while-pid",
-    type=int,
-    metavar="PID",
-    help="Leave when this process on this machine ends. Default: stay for good.",
+    "--ttl D",
+    "Leave this long after the last join, like 10m; join again to stay. Default: stay for good.",
+    to="ttl_seconds",
 )
-@pool_options.quiet
+@option("--while-pid PID", "Leave when this process on this machine ends. Default: stay for good.")
+@options.quiet
 @options.backend
 def join(
     *,
@@ -187,6 +157,13 @@ def join(
     With --ttl or --while-pid the membership expires. A free resource then leaves at once, a held
     one when it is released. On etcd and Kubernetes, --while-pid also ends if this machine
     doesn't reach the server for a minute.
+
+    \b
+    Example:
+      h=$(leasectl pool join azure--install --name host-7 --hold \\
+        --while-pid $$)
+      # get ready; no job gets it before this:
+      leasectl release --handle "$h"
     """
     if ttl_seconds is not None and while_pid is not None:
         raise InvalidRequest("either --ttl or --while-pid: the membership ends with one of them")
@@ -236,23 +213,21 @@ def _join_held(
     return "joined, held"
 
 
-_LEAVE_EXAMPLE = """\b
-Example:
-  leasectl pool join azure--install --name host-7 --ttl 1h
-  leasectl pool leave azure--install --name host-7
-"""
-
-
-@new_command(epilog=_LEAVE_EXAMPLE)
+@new_command()
 @pool_options.pool_argument
 @pool_options.name
-@pool_options.quiet
+@options.quiet
 @options.backend
 def leave(*, pool_type: str, name: str, quiet: bool, backend: str | None) -> None:
     """Remove a resource from its pool, once it is free.
 
     A held resource takes no new holder and leaves when it is released. An expectation (leasectl
     pool expect) stays. Exits with 0 if the resource is in no pool, and with 66 if it is in another.
+
+    \b
+    Example:
+      leasectl pool join azure--install --name host-7 --ttl 1h
+      leasectl pool leave azure--install --name host-7
     """
     service = open_service(backend)
     (before,), (after,), _ = memberships.leave(service, pool_type, name)
@@ -265,38 +240,22 @@ def leave(*, pool_type: str, name: str, quiet: bool, backend: str | None) -> Non
     pool_options.warn_of_unmet(service, pool_type)
 
 
-_EXPECT_EXAMPLE = """\b
-Examples:
-  leasectl pool expect azure--install --match 'azure-*'
-  leasectl pool expect azure--install --names host-7,host-8
-  leasectl pool expect azure--install --match 'azure-*' --drop
-  leasectl pool expect --list
-"""
-
-
-@new_command(epilog=_EXPECT_EXAMPLE)
-@click.argument(
-    "pool_type",
-    type=check_own_type,
-    metavar="[POOL]",
-    required=False,
-    shell_complete=options.complete_types,
-)
+@new_command()
+@word("pool_type", "[POOL]", required=False)
 @pool_options.names
 @option(
-    "--match",
-    "patterns",
+    "--match PATTERN",
+    "All names that match, where * stands for any characters and ? for one; quote it. May be "
+    "repeated.",
+    to="patterns",
     type=check_pattern,
     multiple=True,
-    metavar="PATTERN",
-    help="All names that match, where * stands for any characters and ? for one; quote it. May be "
-    "repeated.",
 )
-@flag("--drop", help="Delete the expectation; resources that are in a pool stay there.")
-@flag("--list", "is_list", help="List expectations, of POOL or of all pools.")
+@option("--drop", "Delete the expectation; resources that are in a pool stay there.")
+@option("--list", "List expectations, of POOL or of all pools.", to="is_list")
 @options.wide
 @options.json_output
-@pool_options.quiet
+@options.quiet
 @options.backend
 def expect(
     *,
@@ -316,6 +275,13 @@ def expect(
     name takes precedence over a pattern, and a longer pattern over a shorter one. An expectation
     lasts until --drop, even if the resource or the pool is deleted. A resource that is only in the
     default pool (pool set --default) moves to the expected pool at once, or when it is released.
+
+    \b
+    Examples:
+      leasectl pool expect azure--install --match 'azure-*'
+      leasectl pool expect azure--install --names host-7,host-8
+      leasectl pool expect azure--install --match 'azure-*' --drop
+      leasectl pool expect --list
     """
     subjects = pool_options.distinct_names(names) if names is not None else ()
     if is_list:
@@ -374,22 +340,14 @@ def _list(service: Service, pool_type: str | None, *, wide: bool, as_json: bool)
 
 Form = Literal["plain", "type", "json"]
 
-_OF_EXAMPLE = """\b
-Examples:
-  leasectl pool of azure--install--00
-  echo "it is in $(leasectl pool of azure--install--00 --format type)"
-"""
 
-
-@new_command(epilog=_OF_EXAMPLE)
-@click.argument("name", type=check_name, metavar="NAME", shell_complete=options.complete_name)
+@new_command()
+@word("name", "NAME")
 @option(
-    "--format",
-    "form",
+    "--format [plain|type|json]",
+    "plain, the default: all facts, one per line; type: the pool only; json.",
+    to="form",
     group=OUTPUT,
-    type=click.Choice(["plain", "type", "json"]),
-    metavar="FORM",
-    help="plain, the default: all facts, one per line; type: the pool only; json.",
 )
 @options.json_output
 @options.backend
@@ -398,6 +356,11 @@ def of(*, name: str, form: Form | None, as_json: bool, backend: str | None) -> N
 
     A resource may belong to a pool before it exists (leasectl pool expect). Exits with 66 if no
     pool has or expects it.
+
+    \b
+    Examples:
+      leasectl pool of azure--install--00
+      echo "it is in $(leasectl pool of azure--install--00 --format type)"
     """
     wanted: Form = form_of("--format", form, "plain", as_json=as_json)
     found = whereabouts(open_service(backend), name)

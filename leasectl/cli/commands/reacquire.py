@@ -6,24 +6,19 @@ from typing import Any
 
 from leasectl.backends.contract import Patience
 from leasectl.cli import options
-from leasectl.cli.context import no_handle_of_ours, open_service
+from leasectl.cli.context import open_service
 from leasectl.cli.described import plain_command
 from leasectl.cli.rendering.handle_output import HandleForm, acquire_and_print
 from leasectl.cli.rendering.output import emit, note
 from leasectl.cli.rendering.waiting import WaitOptions
 from leasectl.errors import LeaseError, LockHeld, NoLease, spares_optional
 from leasectl.leases.acquire import reacquire
-from leasectl.leases.paths import handle_at
+from leasectl.leases.paths import require_handle_at
 from leasectl.model import Handle
 from leasectl.system.signals import SignalTrap
 
-EXAMPLE = """\b
-Example:
-  leasectl reacquire "$h" -w 30m
-"""
 
-
-@plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_command(options_metavar="H [OPTIONS]")
 @options.handle
 @options.wait_options
 @options.quiet
@@ -35,6 +30,10 @@ def command(*, handle: str, as_json: bool, **given: Any) -> None:
     queue, and the time of --release-after starts again. Prints the handle's path. If no lease is
     granted, the handle is left empty and can be reacquired later; with --optional, its path is
     printed then, too.
+
+    \b
+    Example:
+      leasectl reacquire "$h" -w 30m
     """
     form: HandleForm = "json" if as_json else "handle"
     waits = WaitOptions.pop(given)
@@ -44,9 +43,7 @@ def command(*, handle: str, as_json: bool, **given: Any) -> None:
         with SignalTrap() as trap:
             service = open_service(for_handles=True, wait_seconds=waits.wait_seconds)
             with service.state.lock_limit.within_wait(waits.wait_seconds):
-                record = handle_at(service, handle)
-            if record is None:
-                raise no_handle_of_ours(handle, service, "reacquired")
+                record = require_handle_at(service, handle, done="reacquired")
             handle_id = record.id
 
             def reacquire_now(patience: Patience, start_delay_seconds: float) -> Handle:

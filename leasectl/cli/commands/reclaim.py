@@ -8,7 +8,7 @@ from typing import Any
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, duration, flag, option
+from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, option
 from leasectl.cli.rendering.output import emit_json, emit_lines, note
 from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run, show_plan
 from leasectl.engines import refusals
@@ -19,72 +19,46 @@ from leasectl.reclaim.taking_back import Listener, Outcome, open_ground, take_ba
 from leasectl.text.naming import check_name
 from leasectl.text.wording import counted
 
-EXAMPLE = """\b
-Examples:
-  leasectl reclaim azure--install --excess 2 --dry-run
-  leasectl reclaim azure--install --names azure--install--00
-  leasectl reclaim azure--install --held-longer-than 6h --delay 10m -w 5m
-"""
-
 
 @new_command(
-    epilog=EXAMPLE,
     options_metavar="POOL (--excess N | --names A,B | --held-longer-than D) [OPTIONS]",
 )
 @options.one_type("The pool to take from; -t itself may be omitted.", group=RECLAIMED, needed=True)
 @option(
-    "--excess",
-    group=RECLAIMED,
-    type=int,
-    metavar="N",
-    help="Take back N unused leases, first from the handle with most unused names. With --follow, "
+    "--excess N",
+    "Take back N unused leases, first from the handle with most unused names. With --follow, "
     "N at a time.",
+    group=RECLAIMED,
+)
+@option("--names A,B", "Take back the leases of these resources.", group=RECLAIMED)
+@option(
+    "--held-longer-than D",
+    "Take back leases held for longer than this, like 6h.",
+    to="longer_than_seconds",
+    group=RECLAIMED,
 )
 @option(
-    "--names",
-    group=RECLAIMED,
-    metavar="A,B",
-    shell_complete=options.complete_names,
-    help="Take back the leases of these resources.",
-)
-@duration(
-    "--held-longer-than",
-    "longer_than_seconds",
-    group=RECLAIMED,
-    help="Take back leases held for longer than this, like 6h.",
-)
-@option(
-    "--group-by",
-    group=RECLAIMED,
+    "--group-by K",
+    "With --excess, count all resources with one value of the property K as one handle.",
     type=check_name,
-    metavar="K",
-    shell_complete=options.completing("property_keys"),
-    help="With --excess, count all resources with one value of the property K as one handle.",
+    completed_from="property_keys",
+    group=RECLAIMED,
 )
 @option(
-    "--until-free",
+    "--until-free N",
+    "With --excess, ask only while fewer than N resources of the pool are free.",
     group=RECLAIMED,
-    type=int,
-    metavar="N",
-    help="With --excess, ask only while fewer than N resources of the pool are free.",
 )
 @option(
-    "--leave-unused",
+    "--leave-unused N",
+    "With --excess, leave N unused names to each handle (or each value of --group-by).",
     group=RECLAIMED,
-    type=int,
     default=0,
-    metavar="N",
-    help="With --excess, leave N unused names to each handle (or each value of --group-by).",
 )
 @pool_options.delay
 @pool_options.wait
-@flag(
-    "--follow",
-    "follows",
-    group=WAITING,
-    help="Keep reclaiming until interrupted.",
-)
-@flag("--dry-run", group=OUTPUT, help="Show what would be asked for, and why.")
+@option("--follow", "Keep reclaiming until interrupted.", to="follows", group=WAITING)
+@option("--dry-run", "Show what would be asked for, and why.", group=OUTPUT)
 @options.json_output
 @options.quiet
 @options.backend
@@ -116,6 +90,12 @@ def command(
     A restart begins all delays anew. Marks of another reclaim, or of one that was killed, are
     adopted with their answers; their delay counts from the time that the mark records. At its end
     this command removes its marks. If it is killed, each mark expires after --delay plus -w.
+
+    \b
+    Examples:
+      leasectl reclaim azure--install --excess 2 --dry-run
+      leasectl reclaim azure--install --names azure--install--00
+      leasectl reclaim azure--install --held-longer-than 6h --delay 10m -w 5m
     """
     wanted = check_wanted(
         Wanted(

@@ -10,10 +10,7 @@ from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.described import (
     ENDING,
-    OUTPUT,
     RELEASED,
-    OneOf,
-    flag,
     option,
     plain_command,
     word,
@@ -24,119 +21,89 @@ from leasectl.leases.release import arm, release_each
 from leasectl.leases.service import Expected, Service, unlist_stale
 from leasectl.leases.targets import (
     Listed,
-    targets_at,
     targets_of_everything,
+    targets_of_handles,
     targets_of_names,
     targets_of_scope_test,
     unknown_here,
     whole_names,
 )
 from leasectl.model import ReleaseTarget
-from leasectl.text.durations import DurationRange, drawn_between, parse_duration_range
+from leasectl.text.durations import DurationRange, draw_between, drawn_between, parse_duration_range
 from leasectl.text.wording import counted, listed
-
-EXAMPLE = """\b
-Examples:
-  leasectl release "$h"
-  leasectl release "$h" --delay 20m --detach
-  leasectl release --scope test
-  leasectl release --names azure--install--00 --force --reason "stuck"
-"""
 
 
 @plain_command(
-    epilog=EXAMPLE,
     options_metavar="(H... | --names A,B | --scope test | --all | --waiting) [OPTIONS]",
 )
 @option(
-    "--handle",
-    "handles",
-    group=RELEASED,
-    multiple=True,
-    metavar="H",
-    shell_complete=options.complete_handles,
-    help="The leases of this handle: the path that acquire printed, or its last part; may be "
+    "--handle H",
+    "The leases of this handle: the path that acquire printed, or its last part; may be "
     "repeated. An empty H releases nothing. --handle itself may be omitted.",
-)
-@word(
-    "handle_words",
-    stands_for="handles",
-    nargs=-1,
-    metavar="H",
-    shell_complete=options.complete_handles,
-)
-@option(
-    "-n",
-    "--names",
-    "lists_of_names",
+    to="handles",
     group=RELEASED,
-    type=options.name_list,
     multiple=True,
-    metavar="A,B",
-    shell_complete=options.completing("released_names", is_list=True),
-    help="The leases of these resources, also as status shortens them: --03; may be repeated.",
 )
+@word("handle_words", "H", stands_for="handles", nargs=-1)
 @option(
-    "--scope", group=RELEASED, type=OneOf("test"), help="The leases listed in $SHARED_DIR/leases."
+    "-n, --names A,B",
+    "The leases of these resources, also as status shortens them: --03; may be repeated.",
+    to="lists_of_names",
+    type=options.name_list,
+    completed_from="released_names",
+    group=RELEASED,
+    multiple=True,
 )
-@flag(
+@option("--scope [test]", "The leases listed in $SHARED_DIR/leases.", group=RELEASED)
+@option(
     "--all",
-    "everything",
+    "The leases of your job and build in this state directory; with --force, of all jobs.",
+    to="everything",
     group=RELEASED,
-    help="The leases of your job and build in this state directory; with --force, of all jobs.",
 )
 @option(
-    "--delay",
-    "delay_range",
-    group=ENDING,
+    "--delay D",
+    "Release after this time, like 20m, or 18m-22m for a random time in that range.",
+    to="delay_range",
     type=parse_duration_range,
-    metavar="D",
-    help="Release after this time, like 20m, or 18m-22m for a random time in that range.",
-)
-@flag(
-    "--detach",
     group=ENDING,
-    help="With --delay: return at once; the keeper, leasectl's background process, releases.",
-)
-@flag(
-    "--force",
-    group=RELEASED,
-    help="With --names or --all: release leases of other jobs, too.",
-)
-@flag(
-    "--waiting",
-    group=RELEASED,
-    help="Withdraw the waiting requests of --holder ID, on any machine; for another job's "
-    "requests, add --force.",
-)
-@flag(
-    "--now",
-    "at_once",
-    group=RELEASED,
-    help="With --force: free the lease at once, even if the holder may still use the resource.",
 )
 @option(
-    "--holder",
+    "--detach",
+    "With --delay: return at once; the keeper, leasectl's background process, releases.",
+    group=ENDING,
+)
+@option("--force", "With --names or --all: release leases of other jobs, too.", group=RELEASED)
+@option(
+    "--waiting",
+    "Withdraw the waiting requests of --holder ID, on any machine; for another job's "
+    "requests, add --force.",
     group=RELEASED,
-    metavar="ID",
-    help="With --names: release only if ID still holds the lease, else exit with 77. ID is a "
+)
+@option(
+    "--now",
+    "With --force: free the lease at once, even if the holder may still use the resource.",
+    to="at_once",
+    group=RELEASED,
+)
+@option(
+    "--holder ID",
+    "With --names: release only if ID still holds the lease, else exit with 77. ID is a "
     "holder_identity of status --json, JOB/BUILD or a handle. With --waiting: its requests are "
     "withdrawn.",
+    group=RELEASED,
 )
 @option(
-    "--fence",
+    "--fence N",
+    "With one name: release only if its fencing token is still N, else exit with 77.",
     group=RELEASED,
-    type=int,
-    metavar="N",
-    help="With one name: release only if its fencing token is still N, else exit with 77.",
 )
 @option(
-    "--reason",
+    "--reason TEXT",
+    "With --force or --waiting: a reason to show to the holder or waiter.",
     group=RELEASED,
-    metavar="TEXT",
-    help="With --force or --waiting: a reason to show to the holder or waiter.",
 )
-@flag("-q", "--quiet", group=OUTPUT, help="Print errors only.")
+@options.quiet
 @options.json_output
 @options.backend
 def command(
@@ -173,6 +140,13 @@ def command(
     uses the resource yourself. --now frees the lease at once in any case, for example when its
     machine is gone. Make sure that nothing uses the resource any more, or that it rejects older
     fencing tokens.
+
+    \b
+    Examples:
+      leasectl release "$h"
+      leasectl release "$h" --delay 20m --detach
+      leasectl release --scope test
+      leasectl release --names azure--install--00 --force --reason "stuck"
     """
     given = sum(map(bool, (handles, lists_of_names, scope, everything, waiting)))
     if given != 1:
@@ -210,9 +184,9 @@ def command(
         return
     service = open_service(backend, for_handles=True)
     in_scope = Listed([], [], [], [])
-    absent: LeaseError | None = None
+    failed: LeaseError | None = None
     if handles:
-        targets, absent = _of_handles(service, handles)
+        targets, failed = targets_of_handles(service, handles)
     elif lists_of_names:
         names = whole_names(service, names)
         targets = targets_of_names(service, names, only_here=backend is not None, expected=expected)
@@ -228,13 +202,8 @@ def command(
                 f"not released: {counted(len(others), 'handle')} of other jobs, leasectl once or "
                 "leasectl serve; to release them too: leasectl release --all --force"
             )
+    delay = 0.0 if delay_range is None else draw_between(*delay_range)
     between = drawn_between(delay_range)
-    delay = 0.0 if delay_range is None else delay_range.shortest
-    tell = _tell_person
-    if between is not None:
-        from leasectl.leases.request import draw_between
-
-        delay, tell = draw_between(*between), note  # nobody knows yet what chance has chosen
     if detach:
         armed = [each for each in targets if arm(service, each, delay, between=between)]
         if armed and not quiet:
@@ -245,8 +214,15 @@ def command(
             )
         targets = []
     elif delay:
-        _wait(delay, tell)
-    _release(service, targets, absent, form=form)
+        # Nobody knows yet what chance has chosen.
+        _wait(delay, _tell_person if between is None else note)
+    released: list[str] = []
+    try:
+        tell = emit_lines if form == "names" else released.extend
+        release_each(service, targets, tell=tell, failed=failed)
+    finally:
+        if form == "json":
+            emit_released(released, form)
     unlist_stale(service, in_scope.stale)
     if in_scope.foreign:
         note(
@@ -279,33 +255,3 @@ def _wait(seconds: float, tell: Callable[[str], None]) -> None:
 
     tell(f"waiting to release {when_due(seconds)}; --detach leaves that to the keeper")
     pause(seconds, ())
-
-
-def _of_handles(
-    service: Service, handles: tuple[str, ...]
-) -> tuple[list[ReleaseTarget], LeaseError | None]:
-    """What handles mean, and why it isn't known of one of them: the others go back all the same."""
-    targets: list[ReleaseTarget] = []
-    failed: LeaseError | None = None
-    for handle in dict.fromkeys(handles):
-        try:
-            targets += targets_at(service, handle)
-        except LeaseError as error:
-            failed = failed or error
-    return targets, failed
-
-
-def _release(
-    service: Service, targets: list[ReleaseTarget], failed: LeaseError | None, *, form: ReleasedForm
-) -> None:
-    """Release as much as can be; what failed, or had failed before, is told last."""
-    released: list[str] = []
-    tell = emit_lines if form == "names" else released.extend
-    try:
-        release_each(service, targets, tell=tell)
-    except LeaseError as error:
-        failed = failed or error
-    if form == "json":
-        emit_released(released, form)
-    if failed is not None:
-        raise failed

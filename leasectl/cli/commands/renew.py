@@ -5,29 +5,23 @@ from __future__ import annotations
 import time
 
 from leasectl.cli import options
-from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.described import duration, plain_command
+from leasectl.cli.context import open_service
+from leasectl.cli.described import option, plain_command
 from leasectl.cli.rendering.output import emit, emit_json, note, when_due
-from leasectl.leases.paths import handle_at
+from leasectl.leases.paths import require_handle_at
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.system.clock import rfc3339
 
-EXAMPLE = """\b
-Examples:
-  leasectl renew "$h"
-  leasectl renew "$h" --ttl 2h
-"""
 
-
-@plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_command(options_metavar="H [OPTIONS]")
 @options.handle
-@duration(
-    "--ttl",
-    "ttl_seconds",
-    help="Change the ttl: from now on the lease expires this long after its last renewal. Without "
+@option(
+    "--ttl D",
+    "Change the ttl: from now on the lease expires this long after its last renewal. Without "
     "a guard, only leasectl renew renews it.",
+    to="ttl_seconds",
 )
 @options.json_output
 def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
@@ -35,11 +29,14 @@ def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
 
     Only leases with a ttl expire; for others "never" is printed. To keep a lease longer, give it a
     longer --ttl. To postpone a delayed release, use: leasectl release H --delay D --detach
+
+    \b
+    Examples:
+      leasectl renew "$h"
+      leasectl renew "$h" --ttl 2h
     """
     service = open_service(for_handles=True)
-    record = handle_at(service, handle)
-    if record is None:
-        raise no_handle_of_ours(handle, service, "renewed")
+    record = require_handle_at(service, handle, done="renewed")
     sent = time.time()
     record = renew(service, whole(record), ttl_seconds=ttl_seconds)
     ttl = record.request.ttl_seconds

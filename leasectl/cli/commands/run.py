@@ -9,7 +9,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, WAITING, option
+from leasectl.cli.described import ATTEMPTS, ENDING, WAITING, Between, option
 from leasectl.cli.priority import without_vain_priority
 from leasectl.cli.rendering.waiting import WaitOptions, guard_interrupts, reported
 from leasectl.errors import InvalidRequest, NoLease
@@ -21,13 +21,6 @@ from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
 from leasectl.system.signals import die_of
 from leasectl.text.wording import printable
-
-EXAMPLE = """\b
-Example:
-  leasectl run azure--install -w 2h --optional --release-after 20m \\
-    --attempts 5 --retry-on 4 -- openshift-install create cluster
-"""
-
 
 _HELP = frozenset(("-h", "--help"))
 _WITH_SEPARATOR = "leasectl run POOL -- CMD"
@@ -95,56 +88,48 @@ def exit_codes(text: str) -> tuple[int, ...]:
     return tuple(map(int, codes))
 
 
-@new_command(RunCommand, epilog=EXAMPLE, options_metavar="POOL [OPTIONS] -- CMD...")
+@new_command(RunCommand, options_metavar="POOL [OPTIONS] -- CMD...")
 @options.request_options
 @options.wait_options
 @option(
-    "--guard-pid",
-    group=WAITING,
-    type=int,
-    metavar="PID",
-    help="Stop waiting when this process ends; in a script, use $$. Default: the parent process, "
+    "--guard-pid PID",
+    "Stop waiting when this process ends; in a script, use $$. Default: the parent process, "
     "unless run was started with nohup or setsid.",
+    group=WAITING,
 )
 @option(
-    "--attempts",
+    "--attempts N",
+    "Run the command up to N times, each time with a new lease; needs --retry-on.",
+    type=Between(1),
     group=ATTEMPTS,
-    type=click.IntRange(1),
     default=1,
     show_default=True,
-    metavar="N",
-    help="Run the command up to N times, each time with a new lease; needs --retry-on.",
 )
 @option(
-    "--retry-on",
-    group=ATTEMPTS,
+    "--retry-on CODES",
+    "Retry after these exit codes, like 4 or 4,75; may be repeated. Needs --attempts.",
     type=exit_codes,
-    multiple=True,
-    metavar="CODES",
-    help="Retry after these exit codes, like 4 or 4,75; may be repeated. Needs --attempts.",
-)
-@option(
-    "--before-retry",
     group=ATTEMPTS,
-    metavar="CMD",
-    help="Run this shell command before each retry, while no lease is held; if it fails, don't "
-    "retry.",
+    multiple=True,
 )
 @option(
-    "--on-reclaim-command",
-    group=ENDING,
-    metavar="CMD",
-    help="Answer a reclaim with this shell command; its arguments ($@) are the resources. Exit "
+    "--before-retry CMD",
+    "Run this shell command before each retry, while no lease is held; if it fails, don't retry.",
+    group=ATTEMPTS,
+)
+@option(
+    "--on-reclaim-command CMD",
+    "Answer a reclaim with this shell command; its arguments ($@) are the resources. Exit "
     "status 0: release those that aren't in use; any other: keep all.",
+    group=ENDING,
 )
 @option(
-    "--on-lost",
+    "--on-lost [term|kill|ignore]",
+    "What to do with the command when its lease is lost: send TERM, and KILL if it goes on; "
+    "send KILL; or let it run.",
     group=ENDING,
-    type=click.Choice(["term", "kill", "ignore"]),
     default="term",
     show_default=True,
-    help="What to do with the command when its lease is lost: send TERM, and KILL if it goes on; "
-    "send KILL; or let it run.",
 )
 @options.quiet
 @options.backend
@@ -179,6 +164,11 @@ def command(
       LEASECTL_PROPERTY_<KEY>  each property, if one resource is leased; KEY
                                is in capitals, with _ instead of . and -
     If --optional continues without a lease, only LEASECTL_ATTEMPT is set.
+
+    \b
+    Example:
+      leasectl run azure--install -w 2h --optional --release-after 20m \\
+        --attempts 5 --retry-on 4 -- openshift-install create cluster
     """
     if bool(retry_on) != (attempts > 1):
         missing = "--attempts of 2 or more" if retry_on else "--retry-on"

@@ -7,33 +7,25 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable
-
-import click
 
 from leasectl.backends.kinds import (
     LOCAL,
     all_kinds,
-    check_url,
     either,
     is_served,
-    kind_of,
-    not_served,
     prefixes,
 )
+from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.context import open_service
-from leasectl.cli.described import duration, flag, option
+from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.rendering.output import emit, note
-from leasectl.cli.serve_env import SHELLS, Shell, exports
+from leasectl.cli.serve_env import Shell, exports
 from leasectl.errors import InvalidRequest
 from leasectl.http.settings import is_readable_by_others
-from leasectl.keeper.log import Log
 from leasectl.leases.opening import SERVE_PID, process_named_by
 from leasectl.leases.request import check_ttl
 from leasectl.system.background import Background
-from leasectl.system.clock import Clock
 from leasectl.text.wording import printable
 
 EXAMPLE = """\b
@@ -81,77 +73,70 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @new_command(help=_help, epilog=EXAMPLE)
 @option(
-    "--listen",
-    "address",
+    "--listen HOST:PORT",
+    "The address to listen on; port 0: any free port.",
+    to="address",
     type=parse_address,
     default="127.0.0.1:0",
     show_default=True,
-    metavar="HOST:PORT",
-    help="The address to listen on; port 0: any free port.",
 )
-@flag(
+@option(
     "--print-env",
-    help="Serve in the background and print shell commands that export LEASE_PROXY_SERVER_URL, "
+    "Serve in the background and print shell commands that export LEASE_PROXY_SERVER_URL, "
     "LEASECTL_SERVE_PID and, unless --no-token is given, LEASECTL_TOKEN_FILE.",
 )
 @option(
-    "--shell",
-    type=click.Choice(SHELLS),
+    "--shell [sh|bash|zsh|fish]",
+    "The shell that --print-env prints for; in fish: leasectl serve --print-env --shell fish "
+    "| source",
     default="sh",
     show_default=True,
-    help="The shell that --print-env prints for; in fish: leasectl serve --print-env --shell fish "
-    "| source",
 )
-@duration(
-    "--acquire-timeout",
-    "acquire_seconds",
+@option(
+    "--acquire-timeout D",
+    "Refuse a request that has waited this long.",
+    to="acquire_seconds",
     default="120m",
     show_default=True,
-    help="Refuse a request that has waited this long.",
 )
-@duration(
-    "--lease-limit",
-    "limit_seconds",
-    help="End a lease this long after its grant if its client speaks only the lease proxy's "
+@option(
+    "--lease-limit D",
+    "End a lease this long after its grant if its client speaks only the lease proxy's "
     "protocol, which can't renew. Default: never.",
+    to="limit_seconds",
 )
-@flag(
+@option(
     "--strict-release",
-    help="Let a client of the lease proxy's protocol release only what was acquired with the same "
+    "Let a client of the lease proxy's protocol release only what was acquired with the same "
     "Idempotency-Key, or what was acquired without one if it sends none.",
 )
 @option(
-    "--token-file",
-    metavar="FILE",
-    help="Require a bearer token of this file: one token, or lines NAME RIGHTS TOKEN, with the "
+    "--token-file FILE",
+    "Require a bearer token of this file: one token, or lines NAME RIGHTS TOKEN, with the "
     "rights use or use,admin. HUP reads it again. Clients name their token in LEASECTL_TOKEN_FILE. "
     "Default: with --print-env a new file in the state directory, otherwise no token.",
 )
-@flag(
+@option(
     "--no-token",
-    help="With --print-env: require no token, for scripts that send none. Every local user can "
+    "With --print-env: require no token, for scripts that send none. Every local user can "
     "then acquire and release leases.",
 )
 @option(
-    "--trusted-proxy",
-    "trusted_proxies",
-    multiple=True,
-    metavar="ADDRESS",
-    help="Take a client's address from Forwarded or X-Forwarded-For of requests from this address "
+    "--trusted-proxy ADDRESS",
+    "Take a client's address from Forwarded or X-Forwarded-For of requests from this address "
     "or network, like 10.0.0.0/8; repeatable.",
+    to="trusted_proxies",
+    multiple=True,
 )
 @option(
-    "--guard-pid",
-    type=int,
-    metavar="PID",
-    help="Serve one job: when this process ends, stop serving and release every lease that was "
+    "--guard-pid PID",
+    "Serve one job: when this process ends, stop serving and release every lease that was "
     "granted here. In a script, use $$.",
 )
-@flag("-q", "--quiet", help="Print errors only.")
+@options.quiet
 @option(
-    "--backend",
-    metavar="URL",
-    help=lambda: (
+    "--backend URL",
+    lambda: (
         f"The backend of the leases: {prefixes('or', has=is_served)}. "
         f"Default: LEASECTL_BACKEND, else {LOCAL}."
     ),
@@ -189,26 +174,14 @@ def command(
     from leasectl.server.origins import is_loopback
     from leasectl.server.responses import make_token_file
     from leasectl.server.served_leases import Rules
-    from leasectl.server.serving import listen, serve, url_of
+    from leasectl.server.serving import listen, open_served, serve, url_of
     from leasectl.server.tokens import Tokens, parse_network
-    from leasectl.state.backup import take_notice, unknown_since
 
     trusted = tuple(map(parse_network, trusted_proxies))
     tokens = None if token_file is None else Tokens(token_file)
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
     served = backend or os.environ.get("LEASECTL_BACKEND") or LOCAL
-    check_url(served)
-    if not kind_of(served).can_be_served:
-        raise not_served(served)
-    warn: Callable[[str], None] = note
-    service = open_service(served, for_many=True, warn=lambda line: warn(line))
-    if background is not None:  # only now is there a state directory
-        warn = Log(service.state.path("serve.log"), Clock()).write
-    restored_from = take_notice(service.state)
-    if restored_from is not None:
-        warn(unknown_since(restored_from))
-    if kind_of(served).has_pools:
-        service.pools.pools()  # a server that isn't there is no use
+    service = open_served(served, warn=note, logs=print_env)
     bound = listen(*address)
     url = url_of(bound)
     if print_env and token_file is None and not no_token:
@@ -244,7 +217,6 @@ def command(
         guard=guard,
         own_name=address[0],
         ready=ready,
-        warn=warn,
     )
     service.state.close()
     return 0

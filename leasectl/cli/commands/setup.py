@@ -10,6 +10,7 @@ from leasectl import __version__
 from leasectl.backends.kinds import all_kinds, either
 from leasectl.cli import options
 from leasectl.cli.command import new_command
+from leasectl.cli.described import word
 from leasectl.cli.rendering.output import emit, show, show_json
 from leasectl.cli.root import TOPICS, LazyGroup
 from leasectl.errors import CorruptState, InvalidRequest
@@ -17,16 +18,10 @@ from leasectl.text.wording import nearest, printable
 
 # Behind the comment that names the shell. No child inherits an array.
 _INIT_LINE = "_LEASE__INIT=(yes)\n"
-_INIT_EXAMPLE = """\b
-Example:
-  source <(leasectl init bash)
-  h=$(lease__acquire --type=azure--install --scope=step)
-  lease__guard "$h"
-"""
 
 
-@new_command(epilog=_INIT_EXAMPLE)
-@click.argument("shell", type=click.Choice(["bash"]))
+@new_command()
+@word("shell", "[bash]")
 def init_command(*, shell: str) -> None:
     """Print Bash functions to source, such as lease__acquire.
 
@@ -34,6 +29,12 @@ def init_command(*, shell: str) -> None:
     the same backend. lease__guard, lease__trap and lease__untrap add cleanup to the traps that a
     script already has. In the client.sh that CI mounts, the same functions do a dry run if no
     variable names a backend.
+
+    \b
+    Example:
+      source <(leasectl init bash)
+      h=$(lease__acquire --type=azure--install --scope=step)
+      lease__guard "$h"
     """
     try:
         # Through the loader: the package may be in an archive.
@@ -43,8 +44,6 @@ def init_command(*, shell: str) -> None:
     head, _, functions = (data or b"").decode().partition("\n")
     emit(f"{head}\n{_INIT_LINE}{functions}")
 
-
-SHELLS = ("bash", "zsh", "fish")
 
 _COMPLETION_EXAMPLE = """\b
 Examples:
@@ -70,7 +69,7 @@ it, put one line into the start file of your shell:
 
 
 @new_command(help=_completion_help, epilog=_COMPLETION_EXAMPLE)
-@click.argument("shell", type=click.Choice(SHELLS))
+@word("shell", "[bash|zsh|fish]")
 def completion_command(*, shell: str) -> None:
     """Print the script, as `_completion_help` tells."""
     from click.shell_completion import ShellComplete, get_completion_class
@@ -86,14 +85,6 @@ def completion_command(*, shell: str) -> None:
     show(ShellComplete.source(script) + "\n")
 
 
-_HELP_EXAMPLE = """\b
-Examples:
-  leasectl help run
-  leasectl help pool create
-  leasectl help exit-codes
-"""
-
-
 def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     group = None if ctx.parent is None else ctx.parent.command
     path = ctx.params.get("path") or ()
@@ -104,13 +95,19 @@ def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [each for each in (*names, *topics) if each.startswith(incomplete)]
 
 
-@new_command(epilog=_HELP_EXAMPLE, options_metavar="[COMMAND]... | environment | exit-codes")
-@click.argument("path", nargs=-1, metavar="", shell_complete=_complete_path)
+@new_command(options_metavar="[COMMAND]... | environment | exit-codes")
+@word("path", "", shell_complete=_complete_path, nargs=-1)
 @click.pass_context
 def help_command(ctx: click.Context, *, path: tuple[str, ...]) -> None:
     """Show the help of a command or a topic.
 
     Topics: environment, the variables that leasectl reads and sets; exit-codes.
+
+    \b
+    Examples:
+      leasectl help run
+      leasectl help pool create
+      leasectl help exit-codes
     """
     assert ctx.parent is not None
     found = ctx.parent
@@ -131,16 +128,15 @@ def help_command(ctx: click.Context, *, path: tuple[str, ...]) -> None:
     show(f"{found.get_help()}\n")
 
 
-_VERSION_EXAMPLE = """\b
-Example:
-  leasectl version
-"""
-
-
-@new_command(epilog=_VERSION_EXAMPLE)
+@new_command()
 @options.json_output
 def version_command(*, as_json: bool) -> None:
-    """Print the version."""
+    """Print the version.
+
+    \b
+    Example:
+      leasectl version
+    """
     if as_json:
         show_json({"version": __version__})
     else:

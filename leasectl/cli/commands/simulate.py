@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, duration, flag, option
+from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, Between, option
 from leasectl.cli.rendering.output import show, show_json
 from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
 from leasectl.cli.rendering.simulation_report import Shown, SimulateProgress
@@ -28,112 +26,70 @@ from leasectl.pools.simulation.search import (
 from leasectl.text.naming import MOST_AT_ONCE
 from leasectl.text.wording import printable
 
-EXAMPLE = """\b
-Examples:
-  leasectl simulate --capacity 50 --hold 20m --arrivals 500
-  leasectl simulate --capacity 50 --hold 20m+-20% --arrivals 20x50/15m \\
-    --policy none --policy jitter=15m --policy pace=20s
-  leasectl simulate --hold 20m --arrivals 1/m:3h --find capacity --wait-p95 5m
-"""
 
-
-@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
+@new_command(options_metavar="[POOL] [OPTIONS]")
 @options.one_type(
     "Take capacity and settings from this pool; -t itself may be omitted.",
     group=SIMULATED,
 )
 @option(
-    "--replay",
-    "replay",
+    "--replay [FILE]",
+    "Replay the jobs of the pool's events: their arrivals, counts, priorities and hold "
+    "times. FILE: events as leasectl events --json prints them; -: stdin.",
     group=SIMULATED,
     is_flag=False,
     flag_value="",
-    metavar="[FILE]",
-    help="Replay the jobs of the pool's events: their arrivals, counts, priorities and hold "
-    "times. FILE: events as leasectl events --json prints them; -: stdin.",
 )
 @option(
-    "--capacity",
+    "--capacity N",
+    "The number of resources. Default: that of the pool.",
+    type=Between(1, MOST_AT_ONCE),
     group=SIMULATED,
-    type=click.IntRange(1, MOST_AT_ONCE),
-    metavar="N",
-    help="The number of resources. Default: that of the pool.",
 )
 @option(
-    "--arrivals",
-    group=SIMULATED,
-    metavar="ARRIVALS",
-    help="500: 500 jobs at once; 20x50/15m: 20 bursts of 50 jobs, one every 15 minutes; 2/m:8h: "
+    "--arrivals ARRIVALS",
+    "500: 500 jobs at once; 20x50/15m: 20 bursts of 50 jobs, one every 15 minutes; 2/m:8h: "
     "two per minute on average, at random times (Poisson), for 8 hours; otherwise a file of jobs, "
     "one per line, or - for stdin. Its first line names the columns, separated by commas, "
     "semicolons or tabs: at (time since the start like 90s, or a date like 2026-11-21T08:00) and "
     "optionally hold (as in --hold), count, priority, name (the only resource to use).",
+    group=SIMULATED,
 )
 @option(
-    "--hold",
-    group=SIMULATED,
-    metavar="HOLD",
-    help="The hold time of a job: 20m; 16m-24m or 20m+-20%: random in that range; otherwise a "
+    "--hold HOLD",
+    "The hold time of a job: 20m; 16m-24m or 20m+-20%: random in that range; otherwise a "
     "file with one time per line, used in turn.",
-)
-@option(
-    "-c",
-    "--count",
     group=SIMULATED,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Resources per job. Default: 1.",
 )
+@option("-c, --count N", "Resources per job. Default: 1.", type=Between(1), group=SIMULATED)
 @option(
-    "--policy",
-    "policies",
-    group=POLICIES,
-    multiple=True,
-    metavar="POLICY",
-    help="One or more of these, with commas between them: none; pace=20s, burst=2, aging=30m, as "
+    "--policy POLICY",
+    "One or more of these, with commas between them: none; pace=20s, burst=2, aging=30m, as "
     "in leasectl pool set; jitter=15m and start-jitter=5m, as in acquire; release-after=18m-22m, "
     "which replaces the hold time. Repeat the option to compare policies. Default: the pool's own "
     "policy; without a pool, none and the advised pace, hold / capacity / 1.2.",
+    to="policies",
+    group=POLICIES,
+    multiple=True,
 )
 @option(
-    "--find",
-    "sought",
+    "--find [pace|capacity]",
+    "Find the smallest pace or capacity that meets the limits below; exit with 1 if none does.",
+    to="sought",
     group=SOUGHT,
-    type=click.Choice(["pace", "capacity"]),
-    help="Find the smallest pace or capacity that meets the limits below; exit with 1 if none "
-    "does.",
 )
+@option("--peak N", "Limit: starts within any minute.", type=Between(1), group=SOUGHT)
+@option("--wait-p50 D", "Limit: median wait.", group=SOUGHT)
+@option("--wait-p95 D", "Limit: 95th percentile of the waits.", group=SOUGHT)
+@option("--wait-max D", "Limit: longest wait.", group=SOUGHT)
+@option("--makespan D", "Limit: time from the first arrival to the last end.", group=SOUGHT)
 @option(
-    "--peak",
-    group=SOUGHT,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Limit: starts within any minute.",
-)
-@duration(
-    "--wait-p50",
-    group=SOUGHT,
-    help="Limit: median wait.",
-)
-@duration(
-    "--wait-p95",
-    group=SOUGHT,
-    help="Limit: 95th percentile of the waits.",
-)
-@duration("--wait-max", group=SOUGHT, help="Limit: longest wait.")
-@duration(
-    "--makespan",
-    group=SOUGHT,
-    help="Limit: time from the first arrival to the last end.",
-)
-@option(
-    "--seed",
-    type=click.IntRange(0),
+    "--seed N",
+    "Seed of the random numbers; the same seed gives the same result. Default: 1.",
+    type=Between(0),
     default=1,
-    metavar="N",
-    help="Seed of the random numbers; the same seed gives the same result. Default: 1.",
 )
-@flag("--no-picture", group=OUTPUT, help="Print the table only.")
+@option("--no-picture", "Print the table only.", group=OUTPUT)
 @plot_option
 @options.json_output
 @options.backend
@@ -163,6 +119,13 @@ def command(
 
     With --replay, the recorded numbers are shown as well. Jobs with different priorities get a
     table of waits by priority. Events don't record --where, so a replayed job takes any resource.
+
+    \b
+    Examples:
+      leasectl simulate --capacity 50 --hold 20m --arrivals 500
+      leasectl simulate --capacity 50 --hold 20m+-20% --arrivals 20x50/15m \\
+        --policy none --policy jitter=15m --policy pace=20s
+      leasectl simulate --hold 20m --arrivals 1/m:3h --find capacity --wait-p95 5m
     """
     limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
     _check_search(sought, limits)

@@ -9,7 +9,7 @@ from leasectl.backends.kinds import Kind
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import FILTERS, OUTPUT, flag
+from leasectl.cli.described import FILTERS, OUTPUT, option
 from leasectl.cli.rendering.charts import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
@@ -34,21 +34,15 @@ from leasectl.pools.statistics import (
 from leasectl.pools.timeline import Timeline, pool_histories
 from leasectl.text.wording import counted, printable, shorten
 
-EXAMPLE = """\b
-Examples:
-  leasectl stats
-  leasectl stats -t azure--install --since 7d
-  leasectl stats -t azure--install --since 2h --json
-"""
 _NAME_AT_LEAST = 8
 _MOST_PICTURES = 5
 
 
-@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
+@new_command(options_metavar="[POOL] [OPTIONS]")
 @options.one_type("Only this pool; -t itself may be omitted. Default: all pools.", group=FILTERS)
 @options.since
 @options.until
-@flag("--no-picture", group=OUTPUT, help="Print the tables only.")
+@option("--no-picture", "Print the tables only.", group=OUTPUT)
 @plot_option
 @options.json_output
 @options.backend
@@ -82,6 +76,12 @@ def command(
     seconds and times in RFC 3339.
 
     The numbers come from the events that are kept; see: leasectl events --help
+
+    \b
+    Examples:
+      leasectl stats
+      leasectl stats -t azure--install --since 7d
+      leasectl stats -t azure--install --since 2h --json
     """
     options.check_stretch(since, until)
     service = open_service(backend, to_show=True)

@@ -6,7 +6,7 @@ from leasectl.backends.kinds import lacking
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import flag, option
+from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.status_columns import note_no_pools
@@ -14,31 +14,21 @@ from leasectl.cli.rendering.status_text import nothing_to_show, status_text
 from leasectl.pools.overview import ALL_ROWS, Overview, Rows
 from leasectl.pools.status import encode_status, read_status
 
-EXAMPLE = """\b
-Examples:
-  leasectl status
-  leasectl status -t azure--install
-  leasectl status --wide
-  leasectl status --json
-"""
 
-
-@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
+@new_command(options_metavar="[POOL] [OPTIONS]")
 @options.one_type(
     "Only this pool, with its free resources; -t itself may be omitted. Default: all pools."
 )
-@flag(
-    "--watch",
-    help="Update whenever something changes, until interrupted; wait for a backend that doesn't "
-    "answer.",
-)
-@flag("--held", help="List leases only.")
-@flag("--waiting", help="List waiting requests only.")
 @option(
-    "--holder",
+    "--watch",
+    "Update whenever something changes, until interrupted; wait for a backend that doesn't answer.",
+)
+@option("--held", "List leases only.")
+@option("--waiting", "List waiting requests only.")
+@option(
+    "--holder TEXT",
+    "List only leases and requests of a job, build or host with TEXT in its name.",
     default="",
-    metavar="TEXT",
-    help="List only leases and requests of a job, build or host with TEXT in its name.",
 )
 @options.wide
 @options.json_output
@@ -81,6 +71,13 @@ def command(
 
     A terminal shows the columns that fit; --wide, a file or a pipe shows all. --json has the same
     facts, with times in RFC 3339; with --watch, one object per line. NO_COLOR is honoured.
+
+    \b
+    Examples:
+      leasectl status
+      leasectl status -t azure--install
+      leasectl status --wide
+      leasectl status --json
     """
     service = open_service(backend, to_show=not watch)
     rows = Rows(held, waiting, holder)

@@ -12,11 +12,11 @@ from leasectl.cli.rendering.output import emit, emit_json, emit_lines, note
 from leasectl.cli.rendering.waiting import WaitOptions, interrupts, reported
 from leasectl.errors import LeaseError
 from leasectl.leases.acquire import announce, take_back
-from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request
 from leasectl.system.clock import boottime_seconds, earliest, rfc3339
 from leasectl.system.signals import SignalTrap
+from leasectl.text.durations import draw_between
 from leasectl.text.wording import followed_by
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def acquire_and_print(
     """
     ends = interrupts(trap, guard)
     options.sleep_jitter(ends)
-    start_delay = draw_start_delay(options.start_jitter_seconds)
+    start_delay = draw_between(0.0, options.start_jitter_seconds)
     within_wait = service.state.lock_limit.within_wait
     with within_wait(options.wait_seconds):
         with reported(request, options, ends, service=lambda: at) as waiting:

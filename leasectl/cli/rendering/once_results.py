@@ -7,14 +7,12 @@ import time
 from leasectl.cli.context import open_service
 from leasectl.cli.rendering.output import emit_bytes, note, show, show_json
 from leasectl.cli.rendering.table import Column, number, output_width, table
-from leasectl.errors import NotFound
 from leasectl.once.results import Kept, Results
 from leasectl.once.results import forget as forget_kept
-from leasectl.once.work import Work, is_work_id
+from leasectl.once.work import Work
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import as_given
-from leasectl.text.wording import listed
 
 _COLUMNS = (
     Column("ID"),
@@ -47,7 +45,7 @@ def print_one(work: Work, backend: str | None, *, as_json: bool, quiet: bool) ->
     """Print a kept result, or the facts about it as JSON.
 
     Args:
-        work: The work, or one whose key is the id of another work (`find_named`).
+        work: The work, or one whose key is the id of another work (`Results.find_named`).
         backend: As ``--backend`` says.
         as_json: Print facts instead of the result.
         quiet: Print the result only.
@@ -56,10 +54,10 @@ def print_one(work: Work, backend: str | None, *, as_json: bool, quiet: bool) ->
         NotFound: No result is kept.
     """
     results = Results(open_service(backend, to_show=True).values)
-    kept = find_named(results, work)
+    kept = results.find_named(work)
     content = None if kept is None else results.content(kept)
     if kept is None or content is None:
-        raise not_kept(results, work)
+        raise results.not_kept(work)
     if as_json:
         show_json(_facts(kept))
         return
@@ -72,7 +70,7 @@ def forget(work: Work, backend: str | None, *, quiet: bool) -> None:
     """Forget a kept result.
 
     Args:
-        work: The work, or one whose key is the id of another work (`find_named`).
+        work: The work, or one whose key is the id of another work (`Results.find_named`).
         backend: As ``--backend`` says.
         quiet: Print nothing.
 
@@ -82,25 +80,12 @@ def forget(work: Work, backend: str | None, *, quiet: bool) -> None:
     """
     service = open_service(backend)
     results = Results(service.values)
-    kept = find_named(results, work)
+    kept = results.find_named(work)
     named = work if kept is None else kept.work
     if not forget_kept(service, named):
-        raise not_kept(results, work)
+        raise results.not_kept(work)
     if not quiet:
         note(f"forgot the result of work {named.title}")
-
-
-def find_named(results: Results, work: Work) -> Kept | None:
-    """Find the kept result that a command line means.
-
-    A result of exactly this key and these inputs comes first. Otherwise a key without inputs may be
-    an id as ``--list`` shows it, or a longer part of the digest.
-    """
-    kept = results.kept(work)
-    if kept is not None or work.inputs or not is_work_id(work.key):
-        return kept
-    found = [each for each in results.all_kept() if each.work.digest.startswith(work.key)]
-    return found[0] if len(found) == 1 else None
 
 
 def whose(kept: Kept) -> str:
@@ -109,17 +94,6 @@ def whose(kept: Kept) -> str:
     took = format_duration(kept.seconds)
     holder = as_given(kept.holder_identity)
     return f"work {kept.work.title} was done {age} ago by {holder}, in {took}"
-
-
-def not_kept(results: Results, work: Work) -> NotFound:
-    """Return the error for a work without a kept result; it names the results of other inputs."""
-    others = [each.work for each in results.all_kept() if each.work.key == work.key]
-    which = work.title if work.inputs else f"{work.title} without inputs"
-    hint = "list all with: leasectl once --list"
-    if others:
-        known = listed(others, lambda each: f"{each.id} ({each.inputs or 'none'})")
-        hint = f"give the id of one with other inputs: {known}"
-    return NotFound(f"no kept result of work {which}; {hint}")
 
 
 def _row(kept: Kept, now: float) -> list[str]:

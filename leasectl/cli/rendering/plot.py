@@ -19,9 +19,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import click
-from click.shell_completion import CompletionItem
-
 from leasectl.cli.described import OUTPUT, option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.rendering.charts import Chart, charts_of
@@ -73,21 +70,12 @@ def parse_plot_file(text: str) -> PlotFile:
     return PlotFile(text, suffix)
 
 
-def _complete_files(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Let the shell look for files."""
-    return [CompletionItem(incomplete, type="file")]
-
-
 plot_option = option(
-    "--plot",
-    "plot_file",
-    group=OUTPUT,
+    "--plot FILE",
+    "Also write the chart to FILE.svg or FILE.png; needs matplotlib.",
+    to="plot_file",
     type=parse_plot_file,
-    metavar="FILE",
-    shell_complete=_complete_files,
-    help="Also write the chart to FILE.svg or FILE.png; needs matplotlib.",
+    group=OUTPUT,
 )
 
 

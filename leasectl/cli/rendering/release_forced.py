@@ -6,18 +6,15 @@ from collections.abc import Sequence
 
 from leasectl.cli.context import open_service
 from leasectl.cli.rendering.output import ReleasedForm, emit_json, emit_released, note, when_due
-from leasectl.errors import LeaseError
-from leasectl.leases.release import release
 from leasectl.leases.release_forced import (
     Forced,
     check_reason,
+    release_all_by_force,
     release_by_force,
-    release_handle_by_force,
-    release_kept,
     withdraw_waiting,
 )
 from leasectl.leases.service import Expected
-from leasectl.leases.targets import targets_of_everything, whole_names
+from leasectl.leases.targets import whole_names
 from leasectl.pools.overview import parse_holder
 from leasectl.text.naming import as_given, is_name
 from leasectl.text.wording import printable
@@ -37,19 +34,16 @@ def release_and_tell(
     service = open_service(backend)
     names = whole_names(service, names)
     forced = release_by_force(service, names, reason=reason, expected=expected, at_once=at_once)
-    released = tuple(each.name for each in forced if each.ended_before is None)
-    emit_released(released, form)
+    _tell([], forced, form)
     untouched = [name for name in names if name not in {each.name for each in forced}]
     if untouched:
         note(f"nobody held {', '.join(untouched)}; see who holds what with: leasectl status")
-    _tell(forced)
 
 
 def withdraw_and_tell(
     holder: str, reason: str, backend: str | None, *, force: bool, form: ReleasedForm
 ) -> None:
     """Withdraw the requests of a holder, and tell which."""
-    check_reason(reason)
     entries = withdraw_waiting(open_service(backend), holder, reason=reason, force=force)
     identities = [printable(each.holder_identity, longest=1000) for each in entries]
     if form == "json":
@@ -64,38 +58,18 @@ def withdraw_and_tell(
 def release_all_and_tell(
     reason: str, backend: str | None, *, at_once: bool, form: ReleasedForm
 ) -> None:
-    """Release what this state directory holds; by force what isn't the caller's own.
-
-    The first error is raised when all the rest has been released.
-    """
-    check_reason(reason)
+    """Release all that this state directory holds, and tell of what was released by force."""
     service = open_service(backend, for_handles=True)
-    own, others = targets_of_everything(service)
-    released: list[str] = []
-    forced: list[Forced] = []
-    failed: LeaseError | None = None
-    # Waiters first, or they would be granted what the others give back.
-    for handle in sorted(others, key=lambda each: each.state != "acquiring"):
-        try:
-            forced += release_handle_by_force(service, handle, reason=reason, at_once=at_once)
-        except LeaseError as error:
-            failed = failed or error
-    if at_once:
-        forced += release_kept(service, reason=reason)
-    for target in own:
-        try:
-            released += release(service, target)
-        except LeaseError as error:
-            failed = failed or error
-    released += [each.name for each in forced if each.ended_before is None]
-    emit_released(released, form)
-    _tell(forced)
+    released, forced, failed = release_all_by_force(service, reason=reason, at_once=at_once)
+    _tell(released, forced, form)
     if failed is not None:
         raise failed
 
 
-def _tell(forced: Sequence[Forced]) -> None:
-    """Say who had each lease, and when it is free."""
+def _tell(released: Sequence[str], forced: Sequence[Forced], form: ReleasedForm) -> None:
+    """Print names, and say who had each lease that was ended, and when it is free."""
+    ended = [each.name for each in forced if each.ended_before is None]
+    emit_released([*released, *ended], form)
     for each in forced:
         holder = as_given(each.holder_identity)
         if each.ended_before is None:

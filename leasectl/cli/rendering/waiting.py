@@ -14,14 +14,13 @@ from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import either
 from leasectl.cli.rendering.output import note, output_interrupts, when_due
 from leasectl.errors import Cancelled, LeaseError, NoLease
-from leasectl.leases.request import draw_between
 from leasectl.model import Handle, Process, Request
 from leasectl.system.callers import watch_callers
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, is_writable, sleep
 from leasectl.system.process import open_pidfd
 from leasectl.system.signals import SignalTrap
-from leasectl.text.durations import format_duration
+from leasectl.text.durations import draw_between, format_duration
 from leasectl.text.wording import listed
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import Context
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.journal import RecordJournal
-from leasectl.leases.request import check_request, draw_start_delay, new_handle
+from leasectl.leases.request import check_request, new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import this_process
+from leasectl.text.durations import draw_between
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import register_made_up
 
@@ -43,8 +44,8 @@ class TestLimits:
 
 
 def test_how_long_to_hold_a_lease_back_is_drawn_up_to_the_longest() -> None:
-    assert draw_start_delay(0.0) == 0.0
-    drawn = {draw_start_delay(0.5) for _ in range(9)}
+    assert draw_between(0.0, 0.0) == 0.0
+    drawn = {draw_between(0.0, 0.5) for _ in range(9)}
     assert len(drawn) > 1
     assert 0.0 <= min(drawn) < max(drawn) <= 0.5
 

@@ -7,7 +7,6 @@ import http.client
 import json
 import signal
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +14,7 @@ from leasectl.errors import StateUnwritable
 from leasectl.model import Handle, Request
 from leasectl.server import served_leases
 from leasectl.server.connection import TcpState, has_arrived
+from leasectl.server.metrics import KeeperWatch
 from leasectl.server.waits import Wanted
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -205,16 +205,9 @@ def test_what_could_not_be_recorded_just_then_is_settled_a_moment_later(
     monkeypatch.setattr(served_leases, "_TRY_AGAIN_SECONDS", 0.01)
     desk.pool(1)
     told: list[str] = []
-    notices = SimpleNamespace(tell=lambda _, line: told.append(line))
-    served = served_leases.ServedLeases(
-        desk.service,
-        threads=None,
-        losses=None,
-        rules=served_leases.Rules(1.0),
-        clock=desk.time.clock,
-        notices=notices,  # type: ignore[arg-type]
-        keeper_watch=SimpleNamespace(look=lambda: None),  # type: ignore[arg-type]
-    )
+    monkeypatch.setattr(KeeperWatch, "look", lambda _: None)
+    served = served_leases.ServedLeases(desk.service, rules=served_leases.Rules(1.0))
+    monkeypatch.setattr(served.notices, "tell", lambda _, line: told.append(line))
 
     def no_space() -> None:
         monkeypatch.setattr(desk.state, "transaction", transaction)
