@@ -34,7 +34,7 @@ from leasectl.engines.kubernetes.names import (
 )
 from leasectl.engines.rules.membership import Member
 from leasectl.errors import InvalidRequest
-from leasectl.text.naming import next_names
+from leasectl.text.naming import MOST_AT_ONCE, check_own_type, check_pattern, next_names
 from leasectl.text.wording import printable
 
 Manifest = list[dict[str, Any]]
@@ -95,6 +95,78 @@ def parse_account(text: str, namespace: str) -> Account:
             "for another namespace"
         )
     return account
+
+
+def parse_counts(texts: Sequence[str]) -> dict[str, int]:
+    """Read pools, ``POOL=COUNT`` each; raise InvalidRequest if one is invalid."""
+    counts: dict[str, int] = {}
+    for text in texts:
+        pool_type, equals, number = text.partition("=")
+        is_number = equals and number.isascii() and number.isdecimal() and len(number) < 10
+        if not is_number or not 1 <= int(number) <= MOST_AT_ONCE:
+            raise InvalidRequest(
+                f'--pool "{printable(text)}": write it like azure--install=2, of 1 to '
+                f"{MOST_AT_ONCE} resources"
+            )
+        if check_own_type(pool_type) in counts:
+            raise InvalidRequest(f'--pool: "{pool_type}" is given twice')
+        counts[pool_type] = int(number)
+    return counts
+
+
+def parse_patterns(texts: Sequence[str]) -> dict[str, str]:
+    """Read expectations, ``POOL=PATTERN`` each; return the pool of each pattern."""
+    patterns: dict[str, str] = {}
+    for text in texts:
+        pool_type, equals, pattern = text.partition("=")
+        if not equals:
+            raise InvalidRequest(f'invalid --expect "{printable(text)}"; use POOL=PATTERN')
+        if check_pattern(pattern) in patterns:
+            raise InvalidRequest(f'--expect: "{pattern}" is given twice')
+        patterns[pattern] = check_own_type(pool_type)
+    return patterns
+
+
+def manifest_of(
+    namespace: str,
+    account: str,
+    *,
+    admin: str | None,
+    maintenance: bool,
+    image: str | None,
+    counts: Mapping[str, int],
+    patterns: Mapping[str, str],
+    makes_namespace: bool,
+) -> Manifest:
+    """Return all objects that leasectl needs in a namespace.
+
+    Args:
+        namespace: Where the pools are.
+        account: The account that leases there, as `parse_account` reads it.
+        admin: The account of admins; then the other one can't change pools. None for no such
+            distinction.
+        maintenance: The account has the rights of maintenance, too.
+        image: Of the controller; None for no controller.
+        counts: The pools, and how many resources each has.
+        patterns: The pool of each pattern of names that are expected.
+        makes_namespace: The namespace is made, too.
+
+    Raises:
+        InvalidRequest: One of these is invalid.
+    """
+    whose = parse_account(account, check_namespace(namespace))
+    made = rights(namespace, whose, for_maintenance=maintenance, makes_namespace=makes_namespace)
+    if admin is not None:
+        admins = parse_account(admin, namespace)
+        if admins == whose:
+            raise InvalidRequest("--admin-account is --service-account; name two accounts")
+        made += rights(namespace, admins, for_maintenance=False, makes_namespace=False)
+        made += for_jobs_only(namespace, whose)
+    if image is not None:
+        if not maintenance:
+            raise InvalidRequest("--image needs --maintenance; the controller needs its rights")
+        made += controller(namespace, whose, check_image(image))
+    return made + pools(namespace, counts) + expectations(namespace, patterns)
 
 
 def rights(

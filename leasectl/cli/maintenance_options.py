@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 
 from leasectl.backends.kinds import kind_of
 from leasectl.cli.described import CLUSTER, option, word
 from leasectl.cli.rendering.output import note
-from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.errors import NotSupported
 from leasectl.leases.opening import choose_backend
 from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
-from leasectl.maintenance.controller import Settings
-from leasectl.maintenance.facts import Us
-from leasectl.text.wording import printable, printable_url
+from leasectl.maintenance.controller import NODE, check_node
+from leasectl.text.wording import printable_url
 
 DEFAULT_NAMESPACE = "leasectl-maintenance"
 DEFAULT_IDENTITY = "machine-remediation"
-_NODE = "{node}"
-
-# RFC 1123, as the API server wants it of names of nodes and Leases.
-_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
-_LONGEST = 253
-
-
-def check_node(text: str) -> str:
-    """Return the name of a node, or raise InvalidRequest when none can have it."""
-    if len(text) > _LONGEST or not _SUBDOMAIN.fullmatch(text):
-        raise InvalidRequest(
-            f'invalid node name "{printable(text)}"; list the nodes with: kubectl get nodes'
-        )
-    return text
-
 
 node_argument = word("node", "NODE", type=check_node)
 backend = option(
@@ -47,11 +30,11 @@ lease_namespace = option(
 )
 lease_name = option(
     "--lease-name NAME",
-    f"Name of a node's Lease; {_NODE} stands for the node's name. Default: {_NODE}.",
+    f"Name of a node's Lease; {NODE} stands for the node's name. Default: {NODE}.",
     type=str,
     completed_from=None,
     group=CLUSTER,
-    default=_NODE,
+    default=NODE,
 )
 identity = option(
     "--identity WHO",
@@ -59,27 +42,6 @@ identity = option(
     group=CLUSTER,
     default=DEFAULT_IDENTITY,
 )
-
-
-def settings_of(lease_name: str, identity: str) -> Settings:
-    """Return the settings that name the Leases and their holder.
-
-    Raises:
-        InvalidRequest: One of them is invalid.
-    """
-    if lease_name.count(_NODE) != 1:
-        raise InvalidRequest(
-            f'invalid --lease-name "{printable(lease_name)}"; it must contain {_NODE} once'
-        )
-    example = lease_name.replace(_NODE, "node")
-    if len(example) > _LONGEST or not _SUBDOMAIN.fullmatch(example):
-        raise InvalidRequest(
-            f'invalid --lease-name "{printable(lease_name)}"; use lower-case letters, digits, "-" '
-            f'and "." around {_NODE}'
-        )
-    if not identity.strip() or not identity.isprintable():
-        raise InvalidRequest(f'invalid --identity "{printable(identity)}"; use printable text')
-    return Settings(Us(identity), lease_name)
 
 
 def cluster_of(

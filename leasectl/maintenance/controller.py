@@ -10,10 +10,11 @@ how far drains have come. It may be killed at any time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from typing import NamedTuple, Protocol
 
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import BackendUnreachable, InvalidRequest
 from leasectl.maintenance.api_cluster import Cluster
 from leasectl.maintenance.drain import DrainOptions, NodeDrain
 from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Observed, Seen, Step, Us
@@ -34,7 +35,9 @@ _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=3.0, chance=0.5)
 # The API server takes no longer name.
 _LONGEST_NAME = 253
 # What stands for the name of a node in that of its lease.
-_NODE = "{node}"
+NODE = "{node}"
+# RFC 1123, as the API server wants it of names of nodes and Leases.
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 Reconciling = Generator[Sleep, "set[int]", None]
 
@@ -62,12 +65,12 @@ class Settings(NamedTuple):
     """
 
     us: Us
-    lease_name: str = _NODE
+    lease_name: str = NODE
     drain: DrainOptions = DrainOptions()
 
     def lease_of(self, node: str) -> str:
         """The name of a node's lease."""
-        return self.lease_name.replace(_NODE, node)
+        return self.lease_name.replace(NODE, node)
 
     def has_no_lease(self, node: str) -> str:
         """Why a node can have none, in words; empty where it can."""
@@ -81,10 +84,40 @@ class Settings(NamedTuple):
 
     def node_of(self, lease: str) -> str:
         """The node of a lease; empty for one that is no node's."""
-        before, _, after = self.lease_name.partition(_NODE)
+        before, _, after = self.lease_name.partition(NODE)
         if not (lease.startswith(before) and lease.endswith(after)):
             return ""
         return lease[len(before) : len(lease) - len(after)]
+
+
+def check_node(text: str) -> str:
+    """Return the name of a node, or raise InvalidRequest when none can have it."""
+    if len(text) > _LONGEST_NAME or not _SUBDOMAIN.fullmatch(text):
+        raise InvalidRequest(
+            f'invalid node name "{printable(text)}"; list the nodes with: kubectl get nodes'
+        )
+    return text
+
+
+def parse_settings(lease_name: str, identity: str) -> Settings:
+    """Return the settings that name the Leases and their holder.
+
+    Raises:
+        InvalidRequest: One of them is invalid.
+    """
+    if lease_name.count(NODE) != 1:
+        raise InvalidRequest(
+            f'invalid --lease-name "{printable(lease_name)}"; it must contain {NODE} once'
+        )
+    example = lease_name.replace(NODE, "node")
+    if len(example) > _LONGEST_NAME or not _SUBDOMAIN.fullmatch(example):
+        raise InvalidRequest(
+            f'invalid --lease-name "{printable(lease_name)}"; use lower-case letters, digits, "-" '
+            f'and "." around {NODE}'
+        )
+    if not identity.strip() or not identity.isprintable():
+        raise InvalidRequest(f'invalid --identity "{printable(identity)}"; use printable text')
+    return Settings(Us(identity), lease_name)
 
 
 class Controller:

@@ -6,26 +6,63 @@ a decision depends counts.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from leasectl.engines.kubernetes.api.address import Collection
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import Watch
-from leasectl.errors import LeaseError
+from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.no_answer import WatchEnded
 from leasectl.maintenance.api_cluster import NODES, ApiCluster
-from leasectl.maintenance.controller import Settings
+from leasectl.maintenance.controller import Controller, Settings
 from leasectl.maintenance.facts import Node
-from leasectl.maintenance.leadership import LEASE_NAME
+from leasectl.maintenance.leadership import LEASE_NAME, Leadership
 from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of, word_of
 from leasectl.system.backoff import Backoff, Pauses
+from leasectl.system.clock import Clock
+from leasectl.system.poll import Interrupt, sleep_through
 from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
+from leasectl.text.naming import escape_word
 from leasectl.text.wording import followed_by
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=5.0, chance=0.5)
+
+
+def run_controller(
+    cluster: ApiCluster,
+    changes: WatchedChanges,
+    settings: Settings,
+    *,
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
+    interrupts: Sequence[Interrupt],
+) -> None:
+    """Run a controller until something interrupts it; then another may lead at once.
+
+    Args:
+        cluster: Of the nodes.
+        changes: Of them, which are watched already; closed at the end.
+        settings: The same for all replicas.
+        say: Called with a line for people, of what is done.
+        warn: The same, of what goes wrong.
+        interrupts: What ends it.
+    """
+    clock = Clock()
+    replica = f"{escape_word(os.uname().nodename)}_{os.getpid()}_{secrets.token_hex(4)}"
+    leadership = Leadership(cluster, replica, clock)
+    controller = Controller(cluster, changes, settings, leadership, clock=clock, say=say, warn=warn)
+    try:
+        sleep_through(controller.run(), interrupts=interrupts, now=clock.elapsed)
+    finally:
+        changes.close()
+        with contextlib.suppress(BackendUnreachable):
+            leadership.resign()
 
 
 class WatchedChanges:

@@ -265,6 +265,19 @@ def apply(
         return carried_out
 
 
+def delete(service: Service, pool_type: str, *, force: bool) -> list[str]:
+    """Delete a pool; return the resources of others that were to move there when released.
+
+    Raises:
+        NotFound: There is no such pool.
+        NotAllowed: Leases are held or requests wait, and it isn't forced.
+    """
+    members = [each.member for pool in service.pools.pools() for each in pool.resources]
+    coming = [each.name for each in members if each is not None and each.moves_to == pool_type]
+    service.pools.delete_pool(pool_type, force=force)
+    return coming
+
+
 def _own(pools: Iterable[Pool]) -> list[Pool]:
     """Those pools that people have made, and none that work is done under."""
     return [each for each in pools if not is_reserved(each.type)]

@@ -80,6 +80,14 @@ class PoolChange(NamedTuple):
     expected: Expected = NOTHING_EXPECTED
     dropped: Expected = NOTHING_EXPECTED
 
+    @property
+    def is_change(self) -> bool:
+        """Whether anything changes."""
+        names = self.added + self.moved + self.removed + self.returning
+        subjects = self.expected.subjects + self.dropped.subjects
+        others = (self.settings, self.default)
+        return self.new or bool(names or subjects or self.properties) or others != (None, None)
+
 
 NOTHING_SAID = Pools(frozenset())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -185,62 +185,43 @@ def drop(service: Service, pool_type: str, names: Sequence[str], patterns: Seque
         expectations.drop(service.members, pool_type, names, patterns)
 
 
-def set_default(
-    service: Service, pool_type: str, grace_seconds: float | None
+def change_default(
+    service: Service,
+    pool_type: str,
+    *,
+    is_default: bool | None = True,
+    grace_seconds: float | None = None,
 ) -> tuple[Pools, Pools]:
-    """Make a pool the default pool; return what was so before, and is now.
+    """Make a pool the default pool or not, or change its grace; return how it was and is.
 
     Args:
         pool_type: The pool.
+        is_default: Whether it is to be the default pool; None if it is, and only the grace changes.
         grace_seconds: How long it holds new names back; None for the present time, or the usual
             one.
 
     Raises:
         NotFound: No such type.
+        InvalidRequest: Another pool is the default, or none, and only the grace changes.
     """
+    seen: list[tuple[Pools, Pools]] = []
 
-    def change(pools: Pools) -> Pools:
-        return membership.set_default(pools, pool_type, grace_of(pools, pool_type, grace_seconds))
-
-    return _change_default(service, change)
-
-
-def set_no_default(service: Service, pool_type: str) -> tuple[Pools, Pools]:
-    """Stop a pool from being the default pool; returns as `set_default`."""
-
-    def change(pools: Pools) -> Pools:
-        if pools.default != pool_type:
+    def changed(pools: Pools) -> Pools:
+        if is_default is False and pools.default != pool_type:
             if pool_type not in pools.types:
                 raise refusals.no_pool(pool_type, sorted(pools.types))
             return pools
-        return membership.set_default(pools, None, 0.0)
-
-    return _change_default(service, change)
-
-
-def set_grace(service: Service, pool_type: str, grace_seconds: float) -> tuple[Pools, Pools]:
-    """Set how long the default pool holds new names back; return what `set_default` returns.
-
-    Raises:
-        InvalidRequest: Another pool is the default, or none.
-    """
-
-    def change(pools: Pools) -> Pools:
-        if pools.default != pool_type:
+        if is_default is False:
+            return membership.set_default(pools, None, 0.0)
+        if is_default is None and pools.default != pool_type:
             raise InvalidRequest(
                 f'pool "{pool_type}" isn\'t the default pool, so --grace has no effect; '
                 "add --default"
             )
-        return membership.set_default(pools, pool_type, grace_seconds)
-
-    return _change_default(service, change)
-
-
-def _change_default(service: Service, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
-    seen: list[tuple[Pools, Pools]] = []
+        return membership.set_default(pools, pool_type, grace_of(pools, pool_type, grace_seconds))
 
     def noting(pools: Pools) -> Pools:
-        seen.append((pools, change(pools)))
+        seen.append((pools, changed(pools)))
         return seen[-1][1]
 
     service.members.change_belonging(noting)

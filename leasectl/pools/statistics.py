@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -361,6 +361,28 @@ def _capacity(timeline: Timeline, scale: _Scale) -> tuple[float, ...] | None:
         return None
     ends = [at for at, _ in steps[1:]] + [scale.until]
     return scale.means((begin, end, count) for (begin, count), end in zip(steps, ends))
+
+
+def is_known(timeline: Timeline, window: Window) -> bool:
+    """Tell whether there is anything to tell of a pool; not of one that was gone before."""
+    if timeline.first is None or window.until is None or timeline.first > window.until:
+        return False
+    if window.since is None or timeline.last >= window.since:
+        return True
+    now = statistics_of(timeline, window)
+    return bool(now.capacity or now.held or now.waiting)
+
+
+def busiest(
+    rows: Sequence[PictureRow], found: Mapping[str, Statistics], *, at_most: int
+) -> list[PictureRow]:
+    """The rows of pools that were used, those with the most grants."""
+
+    def has_use(each: Statistics) -> bool:
+        return bool(each.grants or each.hold or each.gave_up or each.held or each.waiting)
+
+    busy = [row for row in rows if has_use(found[row.title])]
+    return sorted(busy, key=lambda row: -found[row.title].grants)[:at_most]
 
 
 def encode_statistics(found: Statistics) -> dict[str, Any]:

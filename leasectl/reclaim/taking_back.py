@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
+from leasectl.engines import refusals
 from leasectl.engines.facts import Resource
 from leasectl.engines.notes import Note, NoteChange, Notes
 from leasectl.engines.pool_admin import PoolAdmin
@@ -118,6 +119,15 @@ def _group(resource: Resource, group_by: str | None) -> str:
         return resource.claim_key or ""
     properties = dict(resource.member.properties) if resource.member is not None else {}
     return properties.get(group_by, "")
+
+
+def check_names(service: Service, pool_type: str, names: Collection[str]) -> None:
+    """Raise NotFound unless all names are in a pool."""
+    (pool,) = service.pools.pools(pool_type)
+    there = {each.name for each in pool.resources}
+    for name in sorted(names):
+        if name not in there:
+            raise refusals.no_resource(pool_type, name)
 
 
 def open_ground(service: Service, pool_type: str) -> Ground:

@@ -82,7 +82,7 @@ def make_pools(host: Host) -> None:
     service = open_service(host, "maker")
     for pool_type in (*SPECIFIC, DEFAULT):
         service.pools.create_pool(pool_type, [f"{pool_type}--00"])
-    memberships.set_default(service, DEFAULT, GRACE_SECONDS)
+    memberships.change_default(service, DEFAULT, grace_seconds=GRACE_SECONDS)
     service.state.close()
 
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from leasectl.backends.kubernetes_manifest import (
-    check_image,
-    check_namespace,
-    controller,
-    expectations,
-    for_jobs_only,
+    manifest_of,
     namespace_in,
-    parse_account,
-    rights,
+    parse_counts,
+    parse_patterns,
 )
-from leasectl.backends.kubernetes_manifest import pools as objects_of
 from leasectl.cli.command import new_command
 from leasectl.cli.described import option
 from leasectl.cli.groups import group
 from leasectl.cli.maintenance_options import DEFAULT_NAMESPACE as OF_MAINTENANCE
 from leasectl.cli.rendering.output import show
-from leasectl.errors import InvalidRequest
 from leasectl.leases.opening import choose_backend
-from leasectl.text.naming import MOST_AT_ONCE, check_own_type, check_pattern
-from leasectl.text.wording import printable
 from leasectl.text.yaml_text import yaml_documents
 
 _DEFAULT_ACCOUNT = "leasectl"
@@ -90,58 +82,23 @@ def manifest(
       leasectl kubernetes manifest --maintenance \\
         --image registry/leasectl:1.0.0 | kubectl apply -f -
     """
-    there = _namespace(maintenance=maintenance) if namespace is None else check_namespace(namespace)
-    whose = parse_account(account, there)
-    counts, patterns = _counts(pools), _patterns(expected)
-    # That of maintenance is leasectl's own; who leases elsewhere has a namespace there.
-    is_ours = there == OF_MAINTENANCE
-    made = rights(there, whose, for_maintenance=maintenance, makes_namespace=is_ours)
-    if admin is not None:
-        admins = parse_account(admin, there)
-        if admins == whose:
-            raise InvalidRequest("--admin-account is --service-account; name two accounts")
-        made += rights(there, admins, for_maintenance=False, makes_namespace=False)
-        made += for_jobs_only(there, whose)
-    if image is not None:
-        if not maintenance:
-            raise InvalidRequest("--image needs --maintenance; the controller needs its rights")
-        made += controller(there, whose, check_image(image))
-    made += objects_of(there, counts) + expectations(there, patterns)
+    there = _namespace(maintenance=maintenance) if namespace is None else namespace
+    made = manifest_of(
+        there,
+        account,
+        admin=admin,
+        maintenance=maintenance,
+        image=image,
+        counts=parse_counts(pools),
+        patterns=parse_patterns(expected),
+        makes_namespace=there == OF_MAINTENANCE,
+    )
     show(yaml_documents(made))
 
 
 def _namespace(*, maintenance: bool) -> str:
     named = namespace_in(choose_backend(None).url)
     return named or (OF_MAINTENANCE if maintenance else _DEFAULT_NAMESPACE)
-
-
-def _counts(texts: tuple[str, ...]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for text in texts:
-        pool_type, equals, number = text.partition("=")
-        is_number = equals and number.isascii() and number.isdecimal() and len(number) < 10
-        if not is_number or not 1 <= int(number) <= MOST_AT_ONCE:
-            raise InvalidRequest(
-                f'--pool "{printable(text)}": write it like azure--install=2, of 1 to '
-                f"{MOST_AT_ONCE} resources"
-            )
-        if check_own_type(pool_type) in counts:
-            raise InvalidRequest(f'--pool: "{pool_type}" is given twice')
-        counts[pool_type] = int(number)
-    return counts
-
-
-def _patterns(texts: tuple[str, ...]) -> dict[str, str]:
-    """Return the pool of each pattern."""
-    patterns: dict[str, str] = {}
-    for text in texts:
-        pool_type, equals, pattern = text.partition("=")
-        if not equals:
-            raise InvalidRequest(f'invalid --expect "{printable(text)}"; use POOL=PATTERN')
-        if check_pattern(pattern) in patterns:
-            raise InvalidRequest(f'--expect: "{pattern}" is given twice')
-        patterns[pattern] = check_own_type(pool_type)
-    return patterns
 
 
 @group(manifest)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 import time
 
 from leasectl.cli import maintenance_options, options
 from leasectl.cli.command import new_command
 from leasectl.cli.described import EVICTED, option, word
 from leasectl.cli.groups import group
-from leasectl.cli.maintenance_options import cluster_of, settings_of
+from leasectl.cli.maintenance_options import cluster_of
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.table import Column, number, output_width, table
-from leasectl.errors import BackendUnreachable
 from leasectl.maintenance import asked
 from leasectl.maintenance.asked import Standing, ask_for, is_without_controller, standings
-from leasectl.maintenance.controller import Controller
+from leasectl.maintenance.controller import check_node, parse_settings
 from leasectl.maintenance.drain import DrainOptions
 from leasectl.maintenance.facts import parse_wanted
-from leasectl.maintenance.leadership import Leadership
-from leasectl.maintenance.watching import WatchedChanges
-from leasectl.system.clock import Clock, rfc3339
-from leasectl.system.poll import READABLE, Interrupt, sleep_through
+from leasectl.maintenance.watching import WatchedChanges, run_controller
+from leasectl.system.clock import rfc3339
+from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import escape_word
 from leasectl.text.wording import printable
 
 
@@ -107,7 +101,7 @@ _LONGEST_ASKED = 12
 
 
 @new_command()
-@word("node", "[NODE]", type=maintenance_options.check_node, required=False)
+@word("node", "[NODE]", type=check_node, required=False)
 @options.json_output
 @maintenance_options.lease_namespace
 @maintenance_options.lease_name
@@ -133,7 +127,7 @@ def status(
       leasectl maintenance status
       leasectl maintenance status worker-1 --json
     """
-    settings = settings_of(lease_name, identity)
+    settings = parse_settings(lease_name, identity)
     cluster = cluster_of(backend, lease_namespace, identity)
     found = standings(cluster, settings, node)
     if as_json:
@@ -251,23 +245,14 @@ def reconcile(
     if grace_seconds is not None and grace_seconds < 0:
         grace_seconds = None  # like kubectl
     drain = DrainOptions(force, deletes_local_data, grace_seconds, timeout_seconds or None)
-    settings = settings_of(lease_name, identity)._replace(drain=drain)
+    settings = parse_settings(lease_name, identity)._replace(drain=drain)
     cluster = cluster_of(backend, lease_namespace, identity)
     say = _say_nothing if quiet else note
-    clock = Clock()
-    replica = f"{escape_word(os.uname().nodename)}_{os.getpid()}_{secrets.token_hex(4)}"
-    leadership = Leadership(cluster, replica, clock)
     changes = WatchedChanges(cluster, settings, note)
-    controller = Controller(cluster, changes, settings, leadership, clock=clock, say=say, warn=note)
     changes.begin()  # until that is done it leads nothing, and a signal may end it where it is
     with SignalTrap() as trap:
         ends = [Interrupt(trap.fd, READABLE, trap.check)]
-        try:
-            sleep_through(controller.run(), interrupts=ends, now=clock.elapsed)
-        finally:
-            changes.close()
-            with contextlib.suppress(BackendUnreachable):
-                leadership.resign()
+        run_controller(cluster, changes, settings, say=say, warn=note, interrupts=ends)
 
 
 def _say_nothing(_: str) -> None:

@@ -11,7 +11,6 @@ from leasectl.cli import options
 from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, Between, option, word
-from leasectl.cli.input_file import read_bytes
 from leasectl.cli.rendering.output import emit_bytes, note
 from leasectl.cli.rendering.waiting import WaitOptions, reported
 from leasectl.errors import InvalidRequest
@@ -19,6 +18,7 @@ from leasectl.once.results import Asked, Outcome, Terms, check_terms
 from leasectl.once.work import Work, work_of
 from leasectl.system.callers import watch_callers
 from leasectl.system.signals import die_of
+from leasectl.text.input_file import read_bytes
 from leasectl.text.naming import check_key
 from leasectl.text.wording import counted
 

@@ -9,7 +9,6 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command, was_given
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
-from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run
 from leasectl.cli.rendering.release_forced import leaves_later
@@ -28,6 +27,7 @@ from leasectl.reclaim.plan import Wanted, check_wanted
 from leasectl.reclaim.removal import Removed, remove_when_ready
 from leasectl.reclaim.taking_back import Listener, open_ground
 from leasectl.text.durations import format_duration
+from leasectl.text.input_file import read_text, shown_name
 from leasectl.text.naming import next_names
 from leasectl.text.wording import counted, listed
 
@@ -130,7 +130,7 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
     service = open_service(backend)
     changes = admin.apply(service, definitions.pools, places=definitions.places, dry_run=dry_run)
     # Who applies the same again and again has read them, or may look with --dry-run.
-    if not quiet and (dry_run or any(map(_is_change, changes))):
+    if not quiet and (dry_run or any(each.is_change for each in changes)):
         for line in definitions.notes:
             note(line)
     for change in changes:
@@ -144,13 +144,6 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
             default = service.members.belonging().default
             shrunk |= {default} if default else set()  # what came there by default moves
         pool_options.warn_of_unmet(service, *sorted(shrunk))
-
-
-def _is_change(change: PoolChange) -> bool:
-    changed = change.added + change.moved + change.removed + change.returning
-    changed += change.expected.subjects + change.dropped.subjects
-    others = (change.settings, change.default)
-    return change.new or bool(changed or change.properties) or others != (None, None)
 
 
 def _done(change: PoolChange) -> str:
@@ -421,7 +414,9 @@ def set_(
         )
     only = None if names is None else pool_options.distinct_names(names)
     if grace_seconds is not None:
-        _check_grace(grace_seconds, is_default)
+        if is_default is False:
+            raise InvalidRequest("--grace applies to the default pool only; leave out --no-default")
+        check_grace(grace_seconds)
     service = open_service(backend)
     said = []
     with service.atomic():
@@ -433,31 +428,15 @@ def set_(
             was = "unchanged" if before == after else f"was {describe(before)}"
             said.append(f"{describe(after)} ({was})")
         if changes_default:
-            said.append(_change_default(service, pool_type, is_default, grace_seconds))
+            old, new = memberships.change_default(
+                service, pool_type, is_default=is_default, grace_seconds=grace_seconds
+            )
+            earlier = "unchanged" if old == new else f"before: {_default(old)}"
+            said.append(f"the default pool is now {_default(new)}; {earlier}")
     for each in said:
         pool_options.say_done(quiet, f'pool "{pool_type}": {each}')
     if to_be is not None:
         pool_options.warn_of_unmet(service, pool_type)
-
-
-def _check_grace(grace_seconds: float, is_default: bool | None) -> None:
-    if is_default is False:
-        raise InvalidRequest("--grace applies to the default pool only; leave out --no-default")
-    check_grace(grace_seconds)
-
-
-def _change_default(
-    service: Service, pool_type: str, is_default: bool | None, grace_seconds: float | None
-) -> str:
-    if is_default is False:
-        before, after = memberships.set_no_default(service, pool_type)
-    elif is_default:
-        before, after = memberships.set_default(service, pool_type, grace_seconds)
-    else:
-        assert grace_seconds is not None
-        before, after = memberships.set_grace(service, pool_type, grace_seconds)
-    was = "unchanged" if before == after else f"before: {_default(before)}"
-    return f"the default pool is now {_default(after)}; {was}"
 
 
 def _default(pools: Pools) -> str:
@@ -517,13 +496,7 @@ def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> 
       leasectl pool delete azure--install
     """
     service = open_service(backend)
-    on_their_way = [
-        resource.name
-        for pool in service.pools.pools()
-        for resource in pool.resources
-        if resource.member is not None and resource.member.moves_to == pool_type
-    ]
-    service.pools.delete_pool(pool_type, force=force)
+    on_their_way = admin.delete(service, pool_type, force=force)
     pool_options.say_done(quiet, f'deleted pool "{pool_type}"')
     if on_their_way:
         note(

@@ -11,11 +11,10 @@ from leasectl.cli.context import open_service
 from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, option
 from leasectl.cli.rendering.output import emit_json, emit_lines, note
 from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run, show_plan
-from leasectl.engines import refusals
 from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
 from leasectl.reclaim.plan import Wanted, check_wanted
-from leasectl.reclaim.taking_back import Listener, Outcome, open_ground, take_back
+from leasectl.reclaim.taking_back import Listener, Outcome, check_names, open_ground, take_back
 from leasectl.text.naming import check_name
 from leasectl.text.wording import counted
 
@@ -110,7 +109,7 @@ def command(
     if dry_run and wanted.follows:
         raise InvalidRequest("--dry-run doesn't go with --follow")
     service = open_service(backend)
-    _check_names(service, pool_type, wanted)
+    check_names(service, pool_type, wanted.names or ())
     if dry_run:
         show_plan(open_ground(service, pool_type), wanted, as_json=as_json)
         return
@@ -127,14 +126,6 @@ def command(
         raise _too_few(pool_type, outcome)
     if not outcome.freed and not as_json and not quiet:
         note(f'no lease of pool "{pool_type}" had to be taken back')
-
-
-def _check_names(service: Service, pool_type: str, wanted: Wanted) -> None:
-    (pool,) = service.pools.pools(pool_type)
-    there = {each.name for each in pool.resources}
-    for name in sorted(wanted.names or ()):
-        if name not in there:
-            raise refusals.no_resource(pool_type, name)
 
 
 def _take_back(

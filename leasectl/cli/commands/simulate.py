@@ -7,10 +7,9 @@ from typing import Any
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, Between, option
-from leasectl.cli.rendering.output import show, show_json
+from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
 from leasectl.cli.rendering.simulation_report import Shown, SimulateProgress
-from leasectl.cli.simulate_subject import Wanted, subject_of
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.pools.simulation.policies import Policy, duration_text
 from leasectl.pools.simulation.running import Run, check_jobs, run
@@ -23,6 +22,7 @@ from leasectl.pools.simulation.search import (
     paced_for_peak,
     search,
 )
+from leasectl.pools.simulation.subject import Wanted, subject_of
 from leasectl.text.naming import MOST_AT_ONCE
 from leasectl.text.wording import printable
 
@@ -129,7 +129,7 @@ def command(
     """
     limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
     _check_search(sought, limits)
-    subject = subject_of(Wanted(**given), sought)
+    subject = subject_of(Wanted(**given, warn=note), sought)
     scenario = subject.scenario
     with SimulateProgress(len(scenario.jobs)).shown() as progress:
 

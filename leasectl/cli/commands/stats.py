@@ -26,12 +26,14 @@ from leasectl.pools.statistics import (
     PictureRow,
     Statistics,
     Window,
+    busiest,
     encode_series,
     encode_statistics,
+    is_known,
     series_of,
     statistics_of,
 )
-from leasectl.pools.timeline import Timeline, pool_histories
+from leasectl.pools.timeline import pool_histories
 from leasectl.text.wording import counted, printable, shorten
 
 _NAME_AT_LEAST = 8
@@ -90,14 +92,14 @@ def command(
     known = {
         each: timeline
         for each, timeline in sorted(pool_histories(service, pool_type, log=log).items())
-        if _is_known(timeline, window)
+        if is_known(timeline, window)
     }
     found = {each: statistics_of(timeline, window) for each, timeline in known.items()}
     # All of the same stretch of time: as much of it as anything is known.
     rows = [PictureRow(each, timeline, Window(*_ends(found))) for each, timeline in known.items()]
     if as_json:
         show_json(_encoded(service.backend_url, found, rows))
-    drawn = _busiest(rows, found)
+    drawn = busiest(rows, found, at_most=_MOST_PICTURES)
     if log.remark:
         note(log.remark)
     if not rows:
@@ -111,26 +113,6 @@ def command(
         plot(drawn, plot_file, title=_heading(found), bars=bars)
     elif plot_file is not None:
         note(f"nothing to draw; {printable(plot_file.path)} was not written")
-
-
-def _is_known(timeline: Timeline, window: Window) -> bool:
-    """Tell whether there is anything to tell of a pool; not of one that was gone before."""
-    if timeline.first is None or window.until is None or timeline.first > window.until:
-        return False
-    if window.since is None or timeline.last >= window.since:
-        return True
-    now = statistics_of(timeline, window)
-    return bool(now.capacity or now.held or now.waiting)
-
-
-def _busiest(rows: Sequence[PictureRow], found: Mapping[str, Statistics]) -> list[PictureRow]:
-    """Those that pictures are drawn of: there is something to be seen, and not too much."""
-
-    def has_use(each: Statistics) -> bool:
-        return bool(each.grants or each.hold or each.gave_up or each.held or each.waiting)
-
-    busy = [row for row in rows if has_use(found[row.title])]
-    return sorted(busy, key=lambda row: -found[row.title].grants)[:_MOST_PICTURES]
 
 
 def _ends(found: Mapping[str, Statistics]) -> tuple[float, float]:

@@ -57,7 +57,7 @@ class TestCreating:
         assert [each.type for each in service.pools.pools()] == ["A", "B"]
 
     def test_takes_over_what_came_by_default(self, service: Service) -> None:
-        memberships.set_default(service, "B", 60.0)
+        memberships.change_default(service, "B", grace_seconds=60.0)
         admin.add_with(service, "B", ("n",), NO_CHANGE)
         admin.create(service, "N", ["n", "m"])
         assert (names(service, "N"), names(service, "B")) == (["m", "n"], ["b-1"])
@@ -113,20 +113,21 @@ class TestMoving:
 
 class TestTheDefaultPool:
     def test_holds_back_for_the_usual_time_unless_told(self, service: Service) -> None:
-        before, after = memberships.set_default(service, "B", None)
+        before, after = memberships.change_default(service, "B")
         assert (before.default, after.default) == (None, "B")
         assert after.grace_seconds == USUAL_GRACE_SECONDS
-        assert memberships.set_grace(service, "B", 5.0)[1].grace_seconds == 5.0
-        assert memberships.set_default(service, "B", None)[1].grace_seconds == 5.0
+        _, after = memberships.change_default(service, "B", is_default=None, grace_seconds=5.0)
+        assert after.grace_seconds == 5.0
+        assert memberships.change_default(service, "B")[1].grace_seconds == 5.0
 
     def test_is_none_again(self, service: Service) -> None:
-        memberships.set_default(service, "B", 5.0)
-        assert memberships.set_no_default(service, "A")[1].default == "B"
-        assert memberships.set_no_default(service, "B")[1].default is None
+        memberships.change_default(service, "B", grace_seconds=5.0)
+        assert memberships.change_default(service, "A", is_default=False)[1].default == "B"
+        assert memberships.change_default(service, "B", is_default=False)[1].default is None
         with pytest.raises(NotFound):
-            memberships.set_no_default(service, "C")
+            memberships.change_default(service, "C", is_default=False)
         with pytest.raises(InvalidRequest, match="--default"):
-            memberships.set_grace(service, "B", 5.0)
+            memberships.change_default(service, "B", is_default=None, grace_seconds=5.0)
 
 
 class TestExpectations:

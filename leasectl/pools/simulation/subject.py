@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from leasectl.cli.context import open_service
-from leasectl.cli.input_file import read_text, shown_name
-from leasectl.cli.rendering.output import note
 from leasectl.engines.facts import Pool
 from leasectl.errors import CorruptState, InvalidRequest, NotFound
+from leasectl.leases.opening import open_service
+from leasectl.leases.service import Service
 from leasectl.pools.history import parse_event
 from leasectl.pools.simulation.jobs import parse_arrivals, parse_holds
 from leasectl.pools.simulation.policies import (
@@ -31,6 +30,7 @@ from leasectl.pools.simulation.scenario import (
 )
 from leasectl.pools.simulation.search import Sought
 from leasectl.state.event import EventFilter
+from leasectl.text.input_file import read_text, shown_name
 from leasectl.text.wording import counted, printable
 
 # What a pool is called that isn't any.
@@ -38,10 +38,11 @@ _NO_TYPE = "pool"
 
 
 class Wanted(NamedTuple):
-    """What the options say, as `leasectl.cli.commands.simulate` has them.
+    """What is to be simulated, as the options of ``leasectl simulate`` say it.
 
     Args:
         replay: None: not; empty: the events of the pool; else those of a file.
+        warn: Called with a line for people, about what isn't simulated as it was.
     """
 
     pool_type: str | None
@@ -53,6 +54,11 @@ class Wanted(NamedTuple):
     policies: tuple[str, ...]
     seed: int
     backend: str | None
+    warn: Callable[[str], None]
+
+    def open(self) -> Service:
+        """Open the backend of the pool."""
+        return open_service(self.backend, to_show=True, warn=self.warn)
 
 
 class Subject(NamedTuple):
@@ -123,7 +129,7 @@ def _made_up(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | No
     arrivals = parse_arrivals(wanted.arrivals, partial(read_text, option="--arrivals"))
     read_holds = partial(read_text, option="--hold")
     holds = None if wanted.hold is None else parse_holds(wanted.hold, read_holds)
-    pool = None if wanted.pool_type is None else _pool(wanted.pool_type, wanted.backend)
+    pool = None if wanted.pool_type is None else _pool(wanted.open(), wanted.pool_type)
     if pool is not None and wanted.capacity is None:
         simulated = Simulated(pool.type, tuple(each.name for each in pool.resources))
         if not simulated.names:
@@ -149,15 +155,24 @@ def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | N
         found = _recorded_in(wanted.replay, wanted.pool_type)
     else:
         assert wanted.pool_type is not None
-        pool, found = _recorded_of(wanted.pool_type, wanted.backend)
+        pool, found = _recorded_of(wanted.open(), wanted.pool_type)
     names = found.names if pool is None else tuple(each.name for each in pool.resources)
     if not names:
         raise InvalidRequest(f'pool "{found.type}" is empty: there is nothing to simulate')
     is_another = sought == "capacity" or wanted.capacity is not None
     if pool is None and not is_another and not found.tells_capacity:
-        note(f"capacity {len(names)} is taken from the events; change it with --capacity")
-    found = _without_vain_jobs(found, wanted.capacity or len(names))
-    _say_what_differs(found, () if wanted.capacity is not None else names)
+        wanted.warn(f"capacity {len(names)} is taken from the events; change it with --capacity")
+    capacity = wanted.capacity or len(names)
+    kept = without_vain_jobs(found, capacity)
+    left_out = len(found.jobs) - len(kept.jobs)
+    if left_out:
+        wanted.warn(
+            f"left out {counted(left_out, 'job')} that asked for more than the "
+            f"capacity of {capacity} and got nothing"
+        )
+    found = kept
+    for line in _differences(found, () if wanted.capacity is not None else names):
+        wanted.warn(line)
     scenario = replayed(found, names, seed=wanted.seed)
     if wanted.capacity is None or pool is not None or found.tells_capacity:
         scenario = scenario._replace(recorded_pool=scenario.pool)
@@ -167,49 +182,37 @@ def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | N
     return scenario, pool
 
 
-def _without_vain_jobs(found: Recorded, capacity: int) -> Recorded:
-    kept = without_vain_jobs(found, capacity)
-    left_out = len(found.jobs) - len(kept.jobs)
-    if left_out:
-        note(
-            f"left out {counted(left_out, 'job')} that asked for more than the "
-            f"capacity of {capacity} and got nothing"
-        )
-    return kept
-
-
-def _say_what_differs(found: Recorded, names: Sequence[str]) -> None:
-    """Say what the events tell of and isn't tried in the same way."""
+def _differences(found: Recorded, names: Sequence[str]) -> Iterator[str]:
+    """What the events tell of and isn't tried in the same way, a line each."""
     elsewhere, unnamed = found.went_elsewhere, found.asked_by_other_names(names)
     if elsewhere:
-        note(
+        yield (
             f"{counted(elsewhere, 'job')} also asked for another pool and got its "
             "lease there; here they give up when they left this queue"
         )
     if unnamed:
-        note(
+        yield (
             f"{counted(unnamed, 'job')} asked for a resource that isn't in the pool; "
             "here they take any"
         )
     if found.changes:
-        note(
+        yield (
             f"the pool was changed {counted(found.changes, 'time')} since the first "
             "job; the simulation keeps it as it is now"
         )
 
 
-def _pool(pool_type: str, backend: str | None) -> Pool:
-    (pool,) = open_service(backend, to_show=True).pools.pools(pool_type)
+def _pool(service: Service, pool_type: str) -> Pool:
+    (pool,) = service.pools.pools(pool_type)
     return pool
 
 
-def _recorded_of(pool_type: str, backend: str | None) -> tuple[Pool | None, Recorded]:
+def _recorded_of(service: Service, pool_type: str) -> tuple[Pool | None, Recorded]:
     """What a backend tells of a pool, and the pool if it has it."""
-    service = open_service(backend, to_show=True)
     pool: Pool | None = None
     if service.kind.has_pools:
         try:
-            (pool,) = service.pools.pools(pool_type)
+            pool = _pool(service, pool_type)
         except NotFound:
             if not any(True for _ in service.events.read(EventFilter(type=pool_type))):
                 raise
