@@ -282,10 +282,16 @@ class _Calls:
     ) -> bool:
         if event is not None and not event.kind.startswith("work "):
             raise NotAllowed("a client can add only events of leasectl once")
-        if guard is not None:
-            self._handle(guard.claim_key)
-            guard = guard._replace(claim_key=_claim_key(self._service, guard.claim_key))
-        return self._service.values.change(changes, guard=guard, event=event)
+        if guard is None:
+            return self._service.values.change(changes, event=event)
+        service, handle = self._service, self._handle(guard.claim_key)
+        guard = guard._replace(claim_key=_claim_key(service, guard.claim_key))
+        with service.atomic():
+            is_changed = service.values.change(changes, guard=guard, event=event)
+            if is_changed and guard.frees and handle is not None:
+                with service.state.transaction():
+                    service.handles.forget(handle.id, handle.acquisition)
+        return is_changed
 
     def notes_change(self, changes: tuple[NoteChange, ...]) -> tuple[bool, ...]:
         """Anybody may ask for a lease, and ask no more; only its holder answers."""

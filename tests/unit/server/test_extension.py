@@ -199,6 +199,11 @@ def test_a_client_adds_no_event_of_a_pool(team: Team) -> None:
     assert "work done" in {each["kind"] for each in events_of(team)}
 
 
+def test_nothing_is_left_on_record_of_a_work_that_is_done(team: Team) -> None:
+    team.machine("a").ok("once", "-q", "key", "--", "true")
+    team.machines[0].ok("doctor")
+
+
 def test_hup_reads_the_tokens_again(team: Team) -> None:
     client = team.machine("a")
     client.ok("pool", "list")
