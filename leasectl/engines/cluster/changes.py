@@ -129,6 +129,7 @@ def new_ticket(
     ttl_seconds: float,
     wall: float,
     life: str,
+    order: int = 0,
 ) -> TicketObject:
     """Return a ticket that is about to be put.
 
@@ -139,6 +140,7 @@ def new_ticket(
         ttl_seconds: After so long without a renewal it is dead.
         wall: Wall clock, in seconds.
         life: What it is kept alive by; empty where tickets don't end by themselves.
+        order: As `TicketObject` has it.
     """
     request = claimant.request
     return TicketObject(
@@ -146,6 +148,7 @@ def new_ticket(
         None,
         request.type,
         0,
+        order,
         claim_key=claim_key,
         holder_identity=claimant.holder_identity,
         ttl_seconds=ttl_seconds,
@@ -165,6 +168,12 @@ def new_ticket(
 def renewed_ticket(ticket: TicketObject, *, wall: float, counts_as: int) -> TicketObject:
     """Return a ticket whose waiter lives."""
     return ticket._replace(renewed=stamp(wall, after=ticket.renewed), counts_as=counts_as)
+
+
+def parked_ticket(ticket: TicketObject, is_parked: bool, *, wall: float) -> TicketObject:
+    """Return a ticket that others may pass, or may no longer; its waiter lives."""
+    renewed = renewed_ticket(ticket, wall=wall, counts_as=ticket.counts_as)
+    return renewed._replace(is_parked=is_parked)
 
 
 # Pools

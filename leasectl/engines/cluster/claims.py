@@ -9,7 +9,8 @@ last renewal, so its time ends first.
 
 All or nothing: where the store unites changes (`Objects.unites`), the claims of N resources and the
 removal of the ticket are one write. Elsewhere N resources are N writes, in the order of
-`turns.free_in`, which is the same for all. A process that loses one of them gives back the others
+`turns.free_in`, which is the same for all. A request for resources of several pools has a ticket in
+each, and claims for all of them in this way. A process that loses one of them gives back the others
 and then waits with a ticket. From then on only the ticket whose turn it is claims, so no two
 processes starve each other.
 
@@ -28,7 +29,8 @@ counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.cluster.changes import claimed, released, revoked, touched
 from leasectl.engines.cluster.events import TAKEN_OVER
@@ -57,6 +59,20 @@ if TYPE_CHECKING:
 FENCES_PER_VERSION = 1000
 
 
+class Part(NamedTuple):
+    """What a ticket is to become.
+
+    Args:
+        own: The ticket.
+        view: What was seen: that it is its turn, and its resources are free or over.
+        chosen: These resources, as they were seen.
+    """
+
+    own: OwnTicket
+    view: PoolView
+    chosen: Sequence[ResourceObject]
+
+
 class Claims:
     """The claims in one place.
 
@@ -76,78 +92,80 @@ class Claims:
     # Making them
 
     def make(
-        self,
-        own: OwnTicket,
-        view: PoolView,
-        chosen: Sequence[ResourceObject],
-        besides: Sequence[Change] = (),
-    ) -> tuple[Lease, ...] | None:
-        """Claim resources for a ticket, all or none.
+        self, parts: Sequence[Part], besides: Sequence[Change] = ()
+    ) -> list[tuple[Lease, ...]] | None:
+        """Claim resources for the tickets of a request, all or none.
 
         Args:
-            own: Whose they become.
-            view: What was seen, that they are free or over and its turn.
-            chosen: As they were seen.
+            parts: What each of them becomes.
             besides: What else changes with that, where the store unites it.
 
         Returns:
-            The leases; None if another claim was faster.
+            The leases of each; None if another claim was faster.
 
         Raises:
             BackendUnreachable: Some may be claimed; `find` tells.
         """
-        claims = self._claims_of(own, view, chosen)
-        own.claim_sent_at = self._clock.elapsed()
-        own.unsure = tuple(chosen)
-        new = [claimed(resource, claim) for resource, claim in zip(chosen, claims)]
+        new: list[list[ResourceObject]] = []
+        for own, view, chosen in parts:
+            claims = self._claims_of(own, view, chosen, first=sum(map(len, new)))
+            own.claim_sent_at = self._clock.elapsed()
+            own.unsure = tuple(chosen)
+            new.append([claimed(resource, claim) for resource, claim in zip(chosen, claims)])
         if self._objects.unites:
-            made = self._make_at_once(own, view, chosen, new, besides)
+            made = self._make_at_once(parts, new, besides)
         else:
-            made = self._make_one_by_one(chosen, new)
-        own.unsure = ()
+            made = self._make_one_by_one(parts, new)
+        for each in parts:
+            each.own.unsure = ()
         if made is None:
             return None
-        for each in chosen:
-            if each.claim is not None:
-                self._context.tell_lost(each)
-        return self._note_all(own, made)
+        for part in parts:
+            for resource in part.chosen:
+                if resource.claim is not None:
+                    self._context.tell_lost(resource)
+        return self._note_all([each.own for each in parts], made)
 
     def _make_one_by_one(
-        self, chosen: Sequence[ResourceObject], new: Sequence[ResourceObject]
-    ) -> list[ResourceObject] | None:
+        self, parts: Sequence[Part], new: Sequence[Sequence[ResourceObject]]
+    ) -> list[list[ResourceObject]] | None:
         at = self._events.now()
-        made: list[ResourceObject] = []
-        for seen, each in zip(chosen, new):
-            over = self._events.ended([seen], by="ttl", at=at, title=TAKEN_OVER)
-            done = self._objects.write(Change(seen, each, over)).resource
-            if done is None:
-                self.release(made, is_had=False)
-                return None
-            made.append(done)
+        made: list[list[ResourceObject]] = [[] for _ in parts]
+        for of_part, part, wanted in zip(made, parts, new):
+            for seen, each in zip(part.chosen, wanted):
+                over = self._events.ended([seen], by="ttl", at=at, title=TAKEN_OVER)
+                done = self._objects.write(Change(seen, each, over)).resource
+                if done is None:
+                    self.release(list(chain(*made)), is_had=False)
+                    return None
+                of_part.append(done)
         return made
 
     def _make_at_once(
         self,
-        own: OwnTicket,
-        view: PoolView,
-        chosen: Sequence[ResourceObject],
-        new: Sequence[ResourceObject],
+        parts: Sequence[Part],
+        new: Sequence[Sequence[ResourceObject]],
         besides: Sequence[Change],
-    ) -> list[ResourceObject] | None:
-        over = self._events.ended(chosen, by="ttl", at=self._events.now(), title=TAKEN_OVER)
-        changes = [*map(Change, chosen, new), *besides]
+    ) -> list[list[ResourceObject]] | None:
+        chosen = list(chain(*(each.chosen for each in parts)))
+        told = self._events.ended(chosen, by="ttl", at=self._events.now(), title=TAKEN_OVER)
+        for part, of_part in zip(parts, new):
+            told += part.own.told_of_grant(leases_of(of_part), of_part)
+        changes = [*map(Change, chosen, chain(*new)), *besides]
         changed = {each.seen.id.name for each in changes if each.seen is not None}
-        pool = view.pool  # it may be about to be deleted
+        pools = [each.view.pool for each in parts]  # they may be about to be deleted
         done = self._objects.write_together(
             changes,
-            still={} if pool is None or pool.id.name in changed else {pool.id.name: pool},
+            still={each.id.name: each for each in pools if each and each.id.name not in changed},
             # A claim without a ticket must not pass a ticket that was put since.
-            unqueued=own.request.type if own.object is None else None,
-            told=(*over, *own.told_of_grant(leases_of(new), new)),
+            unqueued=next((own.request.type for own, *_ in parts if own.object is None), None),
+            told=told,
         )
         if done is None:
             return None
-        return [each for each in done[: len(new)] if isinstance(each, ResourceObject)]
+        left = iter(done)
+        made = [list(islice(left, len(each))) for each in new]
+        return [[each for each in found if isinstance(each, ResourceObject)] for found in made]
 
     def change_by(
         self,
@@ -175,21 +193,29 @@ class Claims:
         self.note(made, own.claim_sent_at)
         return leases_of([made])
 
-    def find(self, own: OwnTicket) -> tuple[Lease, ...] | None:
-        """Return the leases of a claim whose answers were lost; give a part of one back."""
-        found = self._made_at_last(own)
-        if len(found) != own.request.count:
-            self.release(found, is_had=False)
-            found = []
-        own.unsure = ()
-        return self._note_all(own, found) or None
+    def find(self, owns: Sequence[OwnTicket]) -> list[tuple[Lease, ...]] | None:
+        """Return the leases of claims whose answers were lost; give a part of them back.
 
-    def _note_all(self, own: OwnTicket, made: Sequence[ResourceObject]) -> tuple[Lease, ...]:
-        """Note all that a ticket has become; return the leases."""
-        for each in made:
-            self.note(each, own.claim_sent_at)
-        self.note_complete(own.claimant.claim_key)
-        return leases_of(made)
+        Args:
+            owns: The tickets that were to become them together.
+        """
+        found = [self._made_at_last(each) for each in owns]
+        if [len(each) for each in found] != [each.request.count for each in owns]:
+            self.release(list(chain(*found)), is_had=False)
+            found = []
+        for own in owns:
+            own.unsure = ()
+        return self._note_all(owns, found) if found else None
+
+    def _note_all(
+        self, owns: Sequence[OwnTicket], made: Sequence[Sequence[ResourceObject]]
+    ) -> list[tuple[Lease, ...]]:
+        """Note all that some tickets of a request have become; return the leases of each."""
+        for own, of_own in zip(owns, made):
+            for each in of_own:
+                self.note(each, own.claim_sent_at)
+        self.note_complete(owns[0].claimant.claim_key)
+        return list(map(leases_of, made))
 
     def give_back(self, own: OwnTicket) -> None:
         """Free whatever a ticket has become."""

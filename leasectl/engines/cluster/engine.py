@@ -11,11 +11,11 @@ import abc
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.rules.events import WITHDRAWN
-from leasectl.model import Claimant, ReleasedBy
+from leasectl.model import Claimant, Lease, ReleasedBy
 
 if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
     from leasectl.engines.cluster.members import ClusterMembers
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
     from leasectl.engines.cluster.session import WaitSession
     from leasectl.engines.cluster.values import ClusterValues
     from leasectl.engines.cluster.waiter import ClusterWaiter
+    from leasectl.engines.contract import PoolWaiter
     from leasectl.engines.pool_admin import EventLog
 
 
@@ -61,6 +62,10 @@ class ClusterEngine:
         from leasectl.engines.cluster.waiter import ClusterWaiter
 
         return ClusterWaiter(OwnTicket(claimant, self._context), self._context, until=until)
+
+    def claim_all(self, waiters: Sequence[PoolWaiter]) -> tuple[Lease, ...] | None:
+        first, *others = cast("Sequence[ClusterWaiter]", waiters)
+        return first.claim_with(others)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         context = self._context

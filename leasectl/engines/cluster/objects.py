@@ -180,6 +180,9 @@ class TicketObject(NamedTuple):
         raw: As its driver stores it; nothing else reads it.
         pool: The type of its pool.
         place: Its number: the version with which it was made.
+        order: The place that it ranks by instead: that of a ticket of the same request in another
+            pool, which was put first; 0 for its own.
+        is_parked: Others may pass it, while its request waits for another pool.
         claim_key: Of who waits, with its state id.
         holder_identity: Who waits, for people.
         ttl_seconds: After so long without a renewal it is dead.
@@ -200,6 +203,8 @@ class TicketObject(NamedTuple):
     raw: Any
     pool: str
     place: int
+    order: int = 0
+    is_parked: bool = False
     claim_key: str = ""
     holder_identity: str = ""
     ttl_seconds: float = WAITER_TTL_SECONDS

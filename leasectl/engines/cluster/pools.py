@@ -340,7 +340,7 @@ def _entry(context: Context, ticket: TicketObject, view: PoolView, is_unmet: boo
         pid=ticket.pid,
         name=ticket.want.name,
         labels=ticket.labels,
-        suspended=is_unmet,
+        suspended=is_unmet or ticket.is_parked,
         priority=ticket.priority,
         effective_priority=view.effective_priority(ticket),
         where=ticket.want.where,

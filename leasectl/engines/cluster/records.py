@@ -261,6 +261,7 @@ def ticket_record(new: TicketObject) -> dict[str, Any]:
         "pid": new.pid,
         "process": new.process.encode() if new.process else None,
         "ttl": new.ttl_seconds,
+        "order": new.order,
     }
 
 
@@ -271,6 +272,7 @@ def read_ticket(
     record: Record,
     *,
     place: int,
+    is_parked: bool,
     renewed: str,
     counts_as: object = None,
     since: object,
@@ -282,6 +284,8 @@ def read_ticket(
         raw,
         pool,
         place,
+        read_natural(record.get("order", 0)),
+        is_parked,
         claim_key=read_safe(record["key"]),
         holder_identity=read_safe(record["holder"]),
         ttl_seconds=read_positive(record["ttl"]),

@@ -10,15 +10,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.engines.cluster.changes import new_ticket
+from leasectl.engines.cluster.changes import new_ticket, parked_ticket
 from leasectl.engines.cluster.objects import (
     WAITER_TTL_SECONDS,
+    Change,
     Found,
     ResourceObject,
     TicketObject,
 )
 from leasectl.engines.cluster.view import PoolView
-from leasectl.engines.contract import TicketExpired
+from leasectl.engines.contract import TicketExpired, TicketGone
 from leasectl.engines.rules.turns import effective_priority, next_rise
 from leasectl.errors import (
     AccessRefused,
@@ -50,6 +51,8 @@ class OwnTicket:
         ttl_seconds: After so long without a renewal others take it for dead.
         object_name: Of its object, also before there is one.
         life: What it is kept alive by, and its claim; empty where they don't end by themselves.
+        order: As `TicketObject` has it, from before it is put.
+        is_parked: Its object says so as far as is known; None while that may have changed.
         is_tried: It may have been put, also without an answer that says so.
         unsure: The resources, as they were seen, to which a claim was sent whose outcome is still
             unknown; empty if the outcome is known.
@@ -71,6 +74,8 @@ class OwnTicket:
         self.ttl_seconds = claimant.request.ttl_seconds or WAITER_TTL_SECONDS
         self.object_name = context.objects.new_ticket_name(claimant.request.type)
         self.life = context.objects.new_life()
+        self.order = 0
+        self.is_parked: bool | None = False
         self.is_tried = False
         self.unsure: tuple[ResourceObject, ...] = ()
         self.claim_sent_at = 0.0
@@ -139,6 +144,7 @@ class OwnTicket:
             ttl_seconds=self.ttl_seconds,
             wall=self._clock.wall(),
             life=self.life,
+            order=self.order,
         )
 
     def note(self, found: Found | None, *, sent_at: float | None = None) -> None:
@@ -154,6 +160,27 @@ class OwnTicket:
                 self.object = found._replace(place=min(place, found.place))
             if sent_at is not None:
                 self.sent_at = sent_at
+
+    def park(self, is_parked: bool) -> None:
+        """Let others pass it, or no longer.
+
+        A renewal at the same time may note an older object here: what counts is what was written.
+
+        Raises:
+            TicketGone, TicketExpired: It isn't in the queue any more.
+        """
+        if self.is_parked == is_parked:
+            return
+        assert self.object is not None, "it is put before"
+        self.is_parked = None
+        written = self._context.change(
+            self.object,
+            lambda seen: Change(seen, parked_ticket(seen, is_parked, wall=self._clock.wall())),
+        )
+        if written is None:
+            raise self.expired() if self.is_overdue else TicketGone()
+        self.note(written.object)
+        self.is_parked = is_parked
 
     def as_put(self) -> TicketObject:
         """Return what to take away; without an answer to its creation, only its name counts."""

@@ -1,7 +1,8 @@
 """Decide whose turn it is, and for what: the rules of `rules.turns` on the view of a pool.
 
-A ticket doesn't count while the pool can't meet it, once it has become a claim (its waiter is about
-to delete it), or when its waiter is dead.
+A ticket doesn't count while the pool can't meet it, while it is parked (its request waits for
+another pool as well), once it has become a claim (its waiter is about to delete it), or when its
+waiter is dead. How it stands for a ticket is judged as if that one weren't parked.
 
 Effective priorities are what the owners of tickets write, by their own clocks: clocks of different
 hosts are never compared.
@@ -68,12 +69,13 @@ def is_waited_in(view: PoolView) -> bool:
 def nearest_first(
     ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER
 ) -> Iterator[TicketObject]:
-    """Iterate over those before a ticket, the nearest first."""
+    """Iterate over those before a ticket that aren't parked, the nearest first."""
     ranks = view.ranks()
     at = bisect_left(ranks, view.rank(ticket))
     names = (ranks[n][2] for n in range(at - 1, -1, -1))
     # If somebody has edited it, it may be before itself.
-    return _waiting((each for each in names if each != ticket.id.name), view, over)
+    better = _waiting((each for each in names if each != ticket.id.name), view, over)
+    return (each for each in better if not each.is_parked)
 
 
 def _waiting(names: Iterable[str], view: PoolView, over: Over) -> Iterator[TicketObject]:

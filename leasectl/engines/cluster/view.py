@@ -123,7 +123,7 @@ class PoolView:
 
     def rank(self, ticket: TicketObject) -> Rank:
         """Return the rank of a ticket in the queue."""
-        return Rank(-self.effective_priority(ticket), ticket.place, ticket.id.name)
+        return Rank(-self.effective_priority(ticket), ticket.order or ticket.place, ticket.id.name)
 
     def ranks(self) -> list[Rank]:
         """Return those of all tickets, the best first."""

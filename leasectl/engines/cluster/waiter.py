@@ -12,7 +12,12 @@ without a ticket. Its place is the version of that list, so every later ticket c
 processes may try to claim the same resources. Each claim is guarded by the versions of its
 resources, so one of them is refused. Where the store unites changes (`Objects.unites`), the claim
 is also refused if a ticket is there by then. Who is refused queues with a ticket, and doesn't try
-this road again.
+this road again. A request that needs resources of several pools never takes it. Where only parked
+tickets wait, the road is closed as well: whoever queues behind them passes them with its ticket.
+
+*Parked tickets* (`TicketObject.is_parked`) are passed by all whose views show them so. One may
+count again before such a claim is written: that is as if it had been put then, with a higher
+priority. Who looks later doesn't pass it.
 
 *A stopped process* checks by its own clock, before it claims, whether its ticket has expired. If it
 is stopped between that check and its write, the write is still guarded by the version of the
@@ -27,17 +32,18 @@ the store writes after its sender was killed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from functools import partial
+from collections.abc import Callable, Sequence, Set
+from typing import cast
 
 from leasectl.engines import refusals
+from leasectl.engines.cluster.claiming import take, take_unsure
+from leasectl.engines.cluster.claims import Part
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.expiry import expire_membership, remove_dead
 from leasectl.engines.cluster.objects import (
     MOST_TRIES,
     Change,
     PoolObject,
-    ResourceObject,
     TicketObject,
 )
 from leasectl.engines.cluster.observed import Looked
@@ -51,11 +57,10 @@ from leasectl.engines.cluster.turns import (
     standing_of,
     to_follow,
     turn_of,
-    with_grant,
 )
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.cluster.watches import Verdict, verdict_of
-from leasectl.engines.contract import Outlook, TicketGone
+from leasectl.engines.contract import Outlook, PoolWaiter, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.rules.possible import unmet, want_of
 from leasectl.model import Lease, Process
@@ -65,8 +70,6 @@ from leasectl.system.wakeup import Wakeup
 
 # What is heard within that time isn't asked for.
 _HEAR_SECONDS = 0.05
-# Some requests to a server that has answered just before.
-_SECONDS = 3.0
 # More than one, as the nearest may be stopped; all would have a crowd wake at one end.
 _MOST_FOLLOWED = 3
 # Of Linux; anybody may have edited a ticket.
@@ -74,7 +77,7 @@ _HIGHEST_PID = 2**22
 
 
 class ClusterWaiter:
-    """One waiter, as `Waiter`.
+    """One waiter, as `PoolWaiter`.
 
     Args:
         ticket: Its own.
@@ -84,11 +87,13 @@ class ClusterWaiter:
     Attributes:
         ticket: As given.
         verdict: How it stood when it looked last, or was woken.
+        found: What it could claim when it looked last; None for nothing.
     """
 
     def __init__(self, ticket: OwnTicket, context: Context, *, until: float | None) -> None:
         self.ticket = ticket
         self.verdict: Verdict | None = None
+        self.found: Part | None = None
         self._context = context
         self._objects = context.objects
         self._claims = context.claims
@@ -111,7 +116,11 @@ class ClusterWaiter:
         with self._objects.limited(self._until):
             self._check(self.ticket.first_look())
 
-    def enqueue(self, *, again: bool = False) -> None:
+    def enqueue(self, *, again: bool = False, beside: PoolWaiter | None = None) -> None:
+        if beside is not None:
+            first = cast("ClusterWaiter", beside).ticket.object
+            assert first is not None, "it has its ticket"
+            self.ticket.order = first.place
         with self._objects.limited(self._until):
             view = None if again else self._queue_seen()
             if view is None:
@@ -120,13 +129,27 @@ class ClusterWaiter:
                 self._check_there(view)
             else:
                 self._check(view)
-            self._view, self._is_fast = view, not again and self._has_all(view)
+            may_be_fast = not (again or self.ticket.request.needs_all)
+            self._view, self._is_fast = view, may_be_fast and self._has_all(view)
             if not self._is_fast:
                 self._put()
 
     def claim(self) -> Outlook:
         with self._objects.limited(self._until):
             return self._claim()
+
+    def look(self) -> Outlook:
+        with self._objects.limited(self._until):
+            return self._at_last(self._find, self._put_in_or_look())
+
+    def park(self, is_parked: bool) -> None:
+        with self._objects.limited(self._until):
+            self.ticket.park(is_parked)
+
+    def claim_with(self, others: Sequence[ClusterWaiter]) -> tuple[Lease, ...] | None:
+        """Implements `Engine.claim_all`, for this waiter and the others of its request."""
+        with self._objects.limited(self._until):
+            return self._claim_found([self, *others])
 
     def standing(self) -> Standing:
         with self._objects.limited(self._until):
@@ -139,6 +162,7 @@ class ClusterWaiter:
             return standing_of(self.ticket.as_seen(view), view, over, next_grant_at=next_at)
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
+        self.ticket.has_paid = False  # who sleeps now may do so for longer than a pace
         # Nothing is missed before: a watch starts at the version of the look before it.
         if self._wakeup is None:
             self._wakeup = Wakeup()
@@ -245,9 +269,9 @@ class ClusterWaiter:
     def _claim(self) -> Outlook:
         own = self.ticket
         if own.unsure:
-            leases = self._claims.find(own)
+            leases = self._claim_found([self])
             if leases is not None:
-                return self._granted(leases)
+                return Outlook(leases)
         if self._is_fast:
             assert self._view is not None
             self._is_fast, view = False, self._view
@@ -255,24 +279,42 @@ class ClusterWaiter:
             if outlook is not None and outlook.leases is not None:
                 return outlook
             self._put()
-        put_in, self._put_in = self._put_in, None
-        return self._claim_at_last(put_in or self._look())
+        return self._at_last(self._claim_by, self._put_in_or_look())
 
-    def _claim_at_last(self, view: PoolView) -> Outlook:
-        """Claim by what was seen, or by what is there when that wasn't so any more."""
+    def _put_in_or_look(self) -> PoolView:
+        put_in, self._put_in = self._put_in, None
+        return put_in or self._look()
+
+    def _at_last(self, step: Callable[[PoolView], Outlook | None], view: PoolView) -> Outlook:
+        """Take a step by what was seen, or by what is there when that wasn't so any more."""
         for _ in range(MOST_TRIES):
-            outlook = self._claim_by(view)
+            outlook = step(view)
             if outlook is not None:
-                break
+                return outlook
             view = self._context.pool(self.ticket.request.type)
-        else:  # its caller has a deadline, and may be interrupted
-            outlook = Outlook(look_again_at=self._clock.elapsed() + LOOK_AGAIN_SECONDS)
-        self.ticket.has_paid = False  # who sleeps now may do so for longer than a pace
-        return outlook
+        # Its caller has a deadline, and may be interrupted.
+        return Outlook(look_again_at=self._clock.elapsed() + LOOK_AGAIN_SECONDS)
 
     def _claim_by(self, view: PoolView) -> Outlook | None:
         """Claim what is seen to be free, if it is its turn; None if another was faster."""
-        own, self._view = self.ticket, view
+        outlook = self._find(view)
+        if outlook is None or not outlook.is_ready:
+            return outlook
+        leases = self._claim_found([self])
+        return None if leases is None else Outlook(leases)
+
+    def _claim_found(self, waiters: Sequence[ClusterWaiter]) -> tuple[Lease, ...] | None:
+        owns, found = [each.ticket for each in waiters], [each.found for each in waiters]
+        for each in waiters:  # before it claims again, it looks again
+            each.found = None
+        if any(each.unsure for each in owns):
+            return take_unsure(self._context, owns)
+        parts = [each for each in found if each is not None]
+        return take(self._context, parts) if len(parts) == len(waiters) else None
+
+    def _find(self, view: PoolView) -> Outlook | None:
+        """Find what it may claim, if it is its turn; None if what was seen isn't so any more."""
+        own, self._view, self.found = self.ticket, view, None
         if own.may_be_called_off(view):
             return Outlook(look_again_at=self._clock.elapsed() + LOOK_AGAIN_SECONDS)
         self._check_still_there(view)
@@ -300,7 +342,8 @@ class ClusterWaiter:
         if left:
             self._observed.save()
             return outlook._replace(next_grant_at=now + left)
-        return self._take(view, view.pool, turn.free[: own.request.count])
+        self.found = Part(own, view, turn.free[: own.request.count])
+        return outlook._replace(is_ready=True)
 
     def _until_more(self, outlook: Outlook, pool: PoolObject) -> Outlook | None:
         """Look for names that are to move into a pool and whose claims are over.
@@ -331,66 +374,6 @@ class ClusterWaiter:
                 raise refusals.deleted_meanwhile(view.pool_type)
             raise own.expired() if own.is_overdue else TicketGone()
         own.note_seen(view)
-
-    def _take(
-        self, view: PoolView, pool: PoolObject, chosen: Sequence[ResourceObject]
-    ) -> Outlook | None:
-        own, now = self.ticket, self._clock.elapsed()
-        if own.is_overdue:
-            raise own.expired()
-        paid, besides = pool, []
-        if pool.settings.pace_seconds and not own.has_paid:
-            paid = with_grant(pool, own.object_name, self._observed, now)
-        if self._objects.unites:
-            ticket = view.tickets.get(own.object_name) or own.object
-            besides = [] if paid is pool else [Change(pool, paid)]
-            besides += [] if ticket is None else [Change(ticket, None)]
-        elif paid is not pool:
-            written = self._objects.write(Change(pool, paid)).object
-            if not isinstance(written, PoolObject):
-                return None
-            own.has_paid, paid = True, written
-            view.put(paid)
-        leases = self._claims.make(own, view, chosen, besides)
-        if leases is None:
-            return None
-        if paid is not pool:  # all of this state directory know since when that grant is there
-            seconds_left(paid, self._observed, self._clock.elapsed())
-            self._observed.save()
-        had = {name for each in chosen for name in each.had_by} & view.served()
-        return self._granted(leases, [view.tickets[name] for name in had])
-
-    def _granted(self, leases: tuple[Lease, ...], left: Sequence[TicketObject] = ()) -> Outlook:
-        """Return leases, with the tickets that earlier holders of their resources have left."""
-        own, ttl = self.ticket, self.ticket.request.ttl_seconds
-        if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
-            self._claims.give_back(own)  # the answers took their time; somebody may have it by now
-            raise own.expired()
-        if not self._objects.unites:
-            known = self._claims.known(own.claimant.claim_key)
-            self._objects.tell(own.told_of_grant(leases, known))
-            if own.is_tried or left:
-                from leasectl.system.afterwards import begin
-
-                begin(partial(self._take_away, left))
-        return Outlook(leases)
-
-    def _take_away(self, left: Sequence[TicketObject]) -> None:
-        """Remove a ticket that has become a claim, if it was put, and those that others left.
-
-        The grant doesn't wait for that. A process that is killed before leaves its ticket, and the
-        resource remembers that the ticket has become a claim. The next holder of the resource
-        removes it, too; otherwise it expires with its ttl.
-        """
-        own = self.ticket
-        with self._objects.limited(self._clock.elapsed() + _SECONDS):
-            if own.is_tried:
-                self._objects.remove(own.as_put())
-            pool_watch = self._session.pool_watch(own.request.type) if left else None
-            seen = None if pool_watch is None else pool_watch.view()
-            for each in left:
-                if seen is None or each.id.name in seen.tickets:
-                    self._objects.remove(each)
 
     def _reap(self, view: PoolView, looked: Looked) -> bool:
         """Take away the dead that are before it, all at once; returns whether all were dead."""

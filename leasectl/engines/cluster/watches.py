@@ -60,8 +60,8 @@ _LEAST_SECONDS = 0.2
 _ASK_LATER_SECONDS = 5.0
 _ASK_AGAIN_SECONDS = 1.0
 # There is no pool; the ticket has gone; nothing there could meet it; a better one is before it; it
-# is its turn and there is too little; or enough.
-Standing = Literal["no pool", "gone", "unmet", "behind", "short", "enough"]
+# is its turn, and it waits for that in another pool, or there is too little; or enough.
+Standing = Literal["no pool", "gone", "unmet", "behind", "parked", "short", "enough"]
 # After this, a waiter that is far behind looks at the pool all the same.
 _LONGEST_SECONDS = 600.0
 
@@ -200,6 +200,8 @@ def verdict_of(
         return Verdict("unmet", coming=_coming(view))
     if turn.before is not None:
         return Verdict("behind")
+    if own.is_parked:
+        return Verdict("parked")
     if len(turn.free) < own.request.count:
         return Verdict("short", coming=_coming(view))
     assert view.pool is not None
@@ -598,5 +600,5 @@ def _grants(pool: PoolObject) -> tuple[object, ...]:
     return pool.settings, pool.state, pool.changed
 
 
-def _rank(ticket: TicketObject) -> tuple[int, int, int]:
-    return ticket.priority, ticket.counts_as, ticket.place
+def _rank(ticket: TicketObject) -> tuple[int, int, int, bool]:
+    return ticket.priority, ticket.counts_as, ticket.place, ticket.is_parked

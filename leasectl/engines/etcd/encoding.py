@@ -165,6 +165,8 @@ def _ticket(found: TicketObject) -> dict[str, Any]:
     }
     if found.counts_as != found.priority:
         record["counts_as"] = found.counts_as
+    if found.is_parked:
+        record["parked"] = True
     return record
 
 
@@ -273,6 +275,7 @@ def _read_ticket(kv: KeyValue, name: str, record: Record) -> TicketObject:
         read_name(pool_type),
         {"where": (), "priority": 0, "labels": (), **record},
         place=kv.create_revision,
+        is_parked="parked" in record,
         renewed=read_text(record["renewed"]),
         counts_as=record.get("counts_as"),
         since=record["since"],

@@ -438,13 +438,14 @@ class EtcdObjects:
         claimed = _claimed_in(changes)
         repeated = False
         for _ in range(MOST_TRIES):
-            counted = None if claimed is None else self._next_grant(claimed)
+            counted = {each: self._next_grant(each) for each in claimed}
             made = self._transaction(changes, still, counted, as_seen=as_seen)
-            if counted is not None:
-                events = [
-                    each._replace(grant=counted.number) if each.kind == "granted" else each
-                    for each in events
-                ]
+            events = [
+                each._replace(grant=counted[each.type].number)
+                if each.kind == "granted" and each.type in counted
+                else each
+                for each in events
+            ]
             if unqueued is not None:
                 made.guards.append(none_below(f"{self.keys.pool(unqueued)}{TICKET}"))
             looks: Sequence[Json] = ()
@@ -458,7 +459,7 @@ class EtcdObjects:
                 outcome = self._events.commit(
                     made.guards,
                     [*made.puts, *made.deletes, *looks, *counts],
-                    () if counted is None else [read(counted.key)],
+                    [read(each.key) for each in counted.values()],
                     events=events,
                 )
             except EtcdLeaseGone:
@@ -468,9 +469,9 @@ class EtcdObjects:
                 return None
             repeated = repeated or outcome.repeated
             if outcome.succeeded:
-                if counted is not None:
-                    number, at = str(counted.number), outcome.revision
-                    self._note_grants_of(counted.pool, KeyValue(counted.key, number, at, at))
+                for pool_type, each in counted.items():
+                    number, at = str(each.number), outcome.revision
+                    self._note_grants_of(pool_type, KeyValue(each.key, number, at, at))
                 self._revoke(
                     life
                     for life, rest in zip(left, outcome.answers[len(looks) :])
@@ -487,12 +488,10 @@ class EtcdObjects:
                 before = self._made_before(changes)
                 if before is not None:
                     return _Done(before)
-            if counted is None:
-                return None
-            (grants,) = outcome.answers
+            grants = [each.first for each in outcome.answers]
             with self._lock:  # what is known may be of before a restore, and larger
-                self._grants[counted.pool] = grants.first
-            if revision_in(grants.first) == counted.seen:
+                self._grants.update(zip(counted, grants))
+            if list(map(revision_in, grants)) == [each.seen for each in counted.values()]:
                 return None
         return None
 
@@ -500,7 +499,7 @@ class EtcdObjects:
         self,
         changes: Sequence[Change],
         still: Mapping[str, Found | None],
-        counted: _Counted | None,
+        counted: Mapping[str, _Counted],
         *,
         as_seen: bool,
     ) -> _Transaction:
@@ -520,7 +519,7 @@ class EtcdObjects:
             before = _keys_with(keys, seen)
             if new is None:
                 assert seen is not None
-                if counted is not None and isinstance(seen, TicketObject):
+                if counted and isinstance(seen, TicketObject):
                     made.guards.append(present(keys.lives(seen)[0]))
                 made.deletes.extend(map(delete, before))
                 made.keys.append(keys.main(seen))
@@ -533,9 +532,10 @@ class EtcdObjects:
                 if isinstance(new, PoolObject):
                     made.guards.append(none_below(keys.earlier()))
             is_claimed = _is_claimed(seen, new)
-            if is_claimed and isinstance(new, ResourceObject) and counted is not None:
+            if is_claimed and isinstance(new, ResourceObject) and new.member.pool is not None:
                 assert new.claim is not None
-                new = new._replace(claim=new.claim._replace(grant=counted.number))
+                grant = counted[new.member.pool].number
+                new = new._replace(claim=new.claim._replace(grant=grant))
             value = encode(new, new_claim=number if is_claimed else None)
             number += is_claimed
             there = [keys.main(new), *keys.copies(new)]
@@ -545,9 +545,9 @@ class EtcdObjects:
             made.deletes.extend(delete(key) for key in before if key in gone)
             made.keys.append(keys.main(new))
             made.written.append(value)
-        if counted is not None:
-            made.guards.append(unchanged(counted.key, counted.seen))
-            made.puts.append(put(counted.key, str(counted.number)))
+        for each in counted.values():
+            made.guards.append(unchanged(each.key, each.seen))
+            made.puts.append(put(each.key, str(each.number)))
         return made
 
     def _guard(self, seen: Found, new: Found | None, *, as_seen: bool) -> Json:
@@ -634,7 +634,7 @@ class EtcdObjects:
             kv = found.first
             self._note_grants_of(pool_type, kv)
         number = int(kv.value) if kv is not None and kv.value.isdecimal() else 0
-        return _Counted(pool_type, self.keys.grants(pool_type), revision_in(kv), number + 1)
+        return _Counted(self.keys.grants(pool_type), revision_in(kv), number + 1)
 
     def _left(self, changes: Sequence[Change]) -> dict[str, str]:
         """Return the claim keys of claims that are given back, by their etcd leases."""
@@ -714,13 +714,11 @@ class _Counted(NamedTuple):
     """The number of the next grant of a pool.
 
     Args:
-        pool: The type of the pool.
         key: The key with the number of the last grant.
         seen: The revision of that key; 0 if it isn't there.
         number: The number of the next grant.
     """
 
-    pool: str
     key: str
     seen: int
     number: int
@@ -735,12 +733,14 @@ def _over(found: Found) -> Found:
     return found
 
 
-def _claimed_in(changes: Sequence[Change]) -> str | None:
-    """The pool whose resources are claimed with some changes; None for no claim."""
-    for seen, new, _ in changes:
-        if isinstance(new, ResourceObject) and _is_claimed(seen, new):
-            return new.member.pool
-    return None
+def _claimed_in(changes: Sequence[Change]) -> list[str]:
+    """The pools whose resources are claimed with some changes."""
+    pools = [
+        new.member.pool
+        for seen, new, _ in changes
+        if isinstance(new, ResourceObject) and _is_claimed(seen, new)
+    ]
+    return [each for each in dict.fromkeys(pools) if each is not None]
 
 
 def _is_claimed(seen: Found | None, new: Found) -> bool:

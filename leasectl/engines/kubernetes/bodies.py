@@ -65,6 +65,7 @@ from leasectl.engines.kubernetes.names import (
     NAME,
     NOTE,
     PACE,
+    PARKED,
     PLACE,
     POOL,
     SETTINGS,
@@ -222,6 +223,7 @@ def _encode_ticket(body: Body, new: TicketObject, *, is_new: bool) -> None:
         meta["annotations"][PLACE] = str(new.place)
         counts_as = None if new.counts_as == new.priority else str(new.counts_as)
         _set(meta["annotations"], COUNTS_AS, counts_as)
+        _set(meta["annotations"], PARKED, "true" if new.is_parked else None)
         spec["renewTime"] = new.renewed
         return
     meta["labels"][CLAIM_LABEL] = names.label_of_claim(new.claim_key)

@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from leasectl.engines.cluster.claims import Part
 from leasectl.engines.cluster.objects import Change
 from leasectl.engines.contract import TicketGone
 from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, SETTINGS, object_of_pool
@@ -159,7 +160,7 @@ class TestAtOnce:
             if verb == "update" and name == "b":
                 nobody_kills(api)
                 own = other.engine.waiter(_claimant("k/1", waiter_of), until=None).ticket
-                assert other.opened.context.claims.make(own, view, [resource])
+                assert other.opened.context.claims.make([Part(own, view, [resource])])
                 found.append(other.held())
                 found.append(names_in(other))
                 found.append([each.type for each in other.opened.notes.of_pool("T")])

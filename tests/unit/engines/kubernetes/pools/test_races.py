@@ -10,6 +10,7 @@ from typing import Callable
 import pytest
 
 from leasectl.engines.cluster import pools
+from leasectl.engines.cluster.claims import Part
 from leasectl.engines.cluster.entering import Update, all_known
 from leasectl.engines.cluster.objects import Change, PoolState
 from leasectl.engines.contract import Outlook
@@ -214,7 +215,7 @@ class TestClosing:
         resource = view.resources["b"]
         world.close()
         waiter = world.other.engine.waiter(world.claimant("k/1", Request("T")), until=None)
-        assert world.other.opened.context.claims.make(waiter.ticket, view, [resource])
+        assert world.other.opened.context.claims.make([Part(waiter.ticket, view, [resource])])
         with pytest.raises(InvalidRequest, match='pool "T" exists'):
             world.other.pools.create_pool("T", NAMES)
         assert [each.type for each in world.one.pools.pools()] == ["T"]
