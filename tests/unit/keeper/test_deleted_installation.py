@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import leasectl
+from leasectl.state import keeper_process
 from tests.kit.doctor_reports import doctor
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli, clean_environment
@@ -43,11 +45,16 @@ def workspace(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
 
 
 def await_ready(cli: Cli) -> int:
-    """Wait until a keeper sleeps, with all its code loaded; its pid."""
+    """Wait until a keeper has looked at all that is there now, and has loaded its code; its pid."""
     (keeper,) = eventually(cli.keepers)
+    log = cli.state_dir / "keeper.log"
+    eventually(lambda: log.exists() and "started" in log.read_text())
+    (pipe,) = cli.state_dir.glob("keeper.[0-9]*")
+    pipe.unlink()
+    os.kill(keeper, keeper_process.CALL)
+    eventually(pipe.exists, what="it has begun another round")
     sleeps_in = Path(f"/proc/{keeper}/wchan")
-    log = (cli.state_dir / "keeper.log").read_text
-    eventually(lambda: "poll" in sleeps_in.read_text() and "started" in log())
+    eventually(lambda: "poll" in sleeps_in.read_text())
     return keeper
 
 
