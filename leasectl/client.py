@@ -546,6 +546,7 @@ class Client:
         self,
         type: str | Sequence[str],
         *,
+        each: bool = False,
         count: int | Literal["all"] = 1,
         name: str | None = None,
         where: Mapping[str, str] | Sequence[str] = (),
@@ -568,7 +569,8 @@ class Client:
 
         Args:
             type: The pool. Of several, the lease comes from the one that can grant it first.
-            count: How many resources; ``"all"`` for the whole pool.
+            each: Lease resources of each of several pools, granted together.
+            count: How many resources, of each pool with ``each``; ``"all"`` for the whole pool.
             name: The one resource that will do.
             where: Properties that each resource must have: a mapping, or texts such as
                 ``"region=eastus"`` and ``"zone!=2"``.
@@ -618,6 +620,7 @@ class Client:
             priority=priority,
             supersede=supersede,
             on_reclaim=on_reclaim,
+            each=each,
         )
         lease = Lease(self, request, guard)
         self._obtain(lease, _Waiting(wait, connect_timeout, cancel, progress))
@@ -1014,6 +1017,7 @@ def lease(
     type: str | Sequence[str],
     *,
     backend: str | None = None,
+    each: bool = False,
     count: int | Literal["all"] = 1,
     name: str | None = None,
     where: Mapping[str, str] | Sequence[str] = (),
@@ -1040,6 +1044,7 @@ def lease(
     client._most_idle = 0
     return client.acquire(
         type,
+        each=each,
         count=count,
         name=name,
         where=where,

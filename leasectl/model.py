@@ -60,10 +60,11 @@ class Request(NamedTuple):
             fixed time.
         scope: ``step``, or ``test`` for leases that outlive the step.
         labels: Shown to people beside the holder.
-        other_types: Types that would do as well, in order: the first with a free resource.
+        other_types: Further types. Any of all would do, in order: the first with a free resource.
         priority: The higher goes first, `HIGHEST_PRIORITY` at most, and no less than its negative.
         where: Properties that each resource must have.
         on_reclaim: The answer for the holder when a lease is wanted back.
+        needs_all: Of each type, ``count`` resources are wanted at once, instead of one type.
     """
 
     type: str
@@ -78,11 +79,22 @@ class Request(NamedTuple):
     release_between_seconds: tuple[float, float] | None = None
     where: Where = ()
     on_reclaim: OnReclaim = "keep"
+    needs_all: bool = False
 
     @property
     def types(self) -> tuple[str, ...]:
-        """All that would do, the one it is named after first."""
+        """All that would do or are needed, the one it is named after first."""
         return (self.type, *self.other_types)
+
+    @property
+    def total(self) -> int:
+        """How many resources are wanted in all pools together."""
+        return self.count * len(self.types) if self.needs_all else self.count
+
+    @property
+    def conjunction(self) -> str:
+        """What joins the types in a sentence."""
+        return "and" if self.needs_all else "or"
 
 
 class Lease(NamedTuple):
@@ -201,8 +213,15 @@ class Handle(NamedTuple):
 
     @property
     def type(self) -> str | None:
-        """The type of its leases; None as long as it may become one or the other."""
+        """The type of its leases; None if they are of several, or may become one or the other."""
         return self.granted_type if self.request.other_types else self.request.type
+
+    @property
+    def leased_types(self) -> tuple[str, ...]:
+        """The types of its leases, in the order of the names; empty if that isn't known yet."""
+        if self.request.needs_all:
+            return self.request.types
+        return () if self.type is None else (self.type,)
 
     @property
     def names(self) -> tuple[str, ...]:

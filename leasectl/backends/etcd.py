@@ -52,7 +52,7 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
         """Refuse a request for more than one transaction can claim."""
-        if request.count > _MOST_AT_ONCE:
+        if request.total > _MOST_AT_ONCE:
             raise InvalidRequest(
                 f"--count {request.count}: etcd grants at most {_MOST_AT_ONCE} at once, "
                 "because a transaction has at most 128 operations"

@@ -60,7 +60,7 @@ class KubernetesBackend(PoolBackend):
     @classmethod
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
         """Refuse a request for more than is claimed one after the other."""
-        if request.count > _MOST_AT_ONCE:
+        if request.total > _MOST_AT_ONCE:
             raise InvalidRequest(
                 f"--count {request.count}: Kubernetes grants at most {_MOST_AT_ONCE} at "
                 "once, because each needs a request"

@@ -143,6 +143,11 @@ _request_options = (
         default=1,
         show_default=True,
     ),
+    flag(
+        "--each",
+        group=WHAT,
+        help="With several pools, lease N resources of each of them, granted together.",
+    ),
     option(
         "--priority N",
         "Requests with a higher priority are served first. Default: 0.",

@@ -46,7 +46,7 @@ class TicketExpired(BackendUnreachable):
 
 
 class Outlook(NamedTuple):
-    """The result of a try to claim: the leases, or what to wait for.
+    """The result of a try to claim, or of a look: the leases, or what to wait for.
 
     Args:
         leases: All that was asked for, and the ticket is gone; None, with nothing claimed, while it
@@ -61,6 +61,7 @@ class Outlook(NamedTuple):
             then, on the elapsed clock; None if it waits for anything else.
         impossible: Why the pool can't meet it any more, a line for people. Until that changes, its
             ticket holds no other back; then it counts again, in its old position.
+        is_ready: Of a look: all that was asked for could be claimed now.
     """
 
     leases: tuple[Lease, ...] | None = None
@@ -70,6 +71,7 @@ class Outlook(NamedTuple):
     pool_type: str | None = None
     next_grant_at: float | None = None
     impossible: str | None = None
+    is_ready: bool = False
 
 
 class Waiter(Protocol):
@@ -156,6 +158,36 @@ class Waiter(Protocol):
         """Stop listening."""
 
 
+class PoolWaiter(Waiter, Protocol):
+    """A waiter in the queue of one pool.
+
+    If its request needs resources of each of several pools (`Request.needs_all`), it has a waiter
+    in each. They claim together, by `Engine.claim_all`. Before that a ticket may be *parked*: it
+    keeps its position, but others pass it as if it were suspended.
+    """
+
+    def enqueue(self, *, again: bool = False, beside: PoolWaiter | None = None) -> None:
+        """Put a ticket at the end of the queue.
+
+        Args:
+            again: As `Waiter.enqueue` has it.
+            beside: Another waiter of the request, which has its ticket already. Both tickets rank
+                alike, so that two such requests have the same order in all pools that both need.
+
+        Raises:
+            NotFound, InvalidRequest: As `Waiter.enqueue`.
+        """
+
+    def look(self) -> Outlook:
+        """Look as `claim` does, but claim nothing, and leave the ticket parked or not.
+
+        The outlook is that of a ticket that isn't parked.
+        """
+
+    def park(self, is_parked: bool) -> None:
+        """Let others pass its ticket, or let it count again."""
+
+
 class Engine(Protocol):
     """The store of one set of pools.
 
@@ -169,18 +201,32 @@ class Engine(Protocol):
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once where the store can do that, else each on its own."""
 
-    def waiter(self, claimant: Claimant, *, until: float | None) -> Waiter:
+    def waiter(self, claimant: Claimant, *, until: float | None) -> PoolWaiter:
         """Return the waiter of a claimant; no other process can see it yet.
 
         One claim key may have tickets in several queues, each with a waiter of its own.
 
         Args:
-            claimant: The request and its holder; of the types that would do, the first counts.
+            claimant: The request and its holder; of several types, the first counts.
             until: How long its steps may wait for a store that doesn't answer, on the elapsed
                 clock; None for the usual limits.
 
         Raises:
             InvalidRequest: This engine can't meet such a request.
+        """
+
+    def claim_all(self, waiters: Sequence[PoolWaiter]) -> tuple[Lease, ...] | None:
+        """Claim for all waiters of one request, all or nothing, and take their tickets away.
+
+        Args:
+            waiters: The last `look` of each was ready, or the last call of this one failed.
+
+        Returns:
+            The leases, in the order of the waiters; None, with nothing claimed, if a resource was
+            taken in the meantime.
+
+        Raises:
+            BackendUnreachable: Some may have been claimed; the next call finds that out.
         """
 
     def withdraw(self, claim_key: str, why: str = "") -> None:

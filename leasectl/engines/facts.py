@@ -44,8 +44,8 @@ class QueueEntry(NamedTuple):
         pid: The process that waits; None if it isn't known.
         name: The one resource that will do; None for any.
         labels: Of the request.
-        suspended: It could have claimed and its process didn't come, or what is in the pool can't
-            meet it now: those behind it may pass.
+        suspended: Those behind it may pass: it could have claimed and its process didn't come, what
+            is in the pool can't meet it now, or it waits for another pool, which it needs, too.
         priority: As asked for.
         effective_priority: With what it has gained by waiting.
         where: What has to be so of each resource.

@@ -300,8 +300,7 @@ def _wait_for_server(
         undo(service, journal, why=why_given_up(reason))
         if has_lost_place:
             raise BackendUnreachable(
-                f"{either(journal.handle.request.types)}: {backend.url} ended the waiting "
-                "request; try again"
+                f"{_pools_of(journal.handle)}: {backend.url} ended the waiting request; try again"
             ) from reason
         raise
     finally:
@@ -358,7 +357,11 @@ def _why_not_announced(service: Service, handle: Handle) -> LeaseError:
     if record is None or not record.lost or record.acquisition != handle.acquisition:
         return released_before_use(handle)
     why = f" ({record.lost_reason})" if record.lost_reason else ""
-    return LeaseLost(f"the lease of {handle.type} was lost{why} before it could be used")
+    return LeaseLost(f"the lease of {_pools_of(handle)} was lost{why} before it could be used")
+
+
+def _pools_of(handle: Handle) -> str:
+    return either(handle.leased_types or handle.request.types, handle.request.conjunction)
 
 
 def released_before_use(handle: Handle) -> Cancelled:
@@ -446,13 +449,16 @@ def refuse_to_wait_for_callers(
             return  # refused elsewhere with its own message
         usable = usable_in(pool, request)
         held = [each for each in usable if _is_kept_by(service, each, around)]
-        if not len(usable) - len(held) < request.count <= len(usable):
+        if len(usable) - len(held) < request.count <= len(usable):
+            blocking += held
+        elif not request.needs_all:
             return
-        blocking += held
+    if not blocking:
+        return
     names = listed([each.name for each in blocking])
     raise InvalidRequest(
         f"{names}: held by the command that this one runs under, so waiting would never end; take "
-        "all at once with --count, or release that lease first"
+        "all at once with --count or --each, or release that lease first"
     )
 
 

@@ -199,7 +199,7 @@ class RecordJournal:
         delay, now = self.handle.request.release_after_seconds, self._clock.elapsed()
         release_at = None if delay is None else now + self._start_delay_seconds + delay
         handle = self.handle
-        if handle.request.other_types:
+        if handle.request.other_types and not handle.request.needs_all:
             handle = handle._replace(granted_type=pool_type or handle.request.type)
         with self._service.state.transaction():
             self._handles.grant(handle, leases, now=now)

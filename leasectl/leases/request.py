@@ -86,11 +86,12 @@ def make_request(
     supersede: str | None = None,
     on_reclaim: OnReclaim = "keep",
     scope: Scope = "step",
+    each: bool = False,
 ) -> Request:
     """Make a `Request` from the values of the command line's options.
 
     Args:
-        pool_types: The pools, any of which will do; the first names the request.
+        pool_types: The pools, any of which will do, unless ``each``; the first names the request.
         count: How many resources; None for the whole pool.
         name: The one resource that will do; None for any.
         where: Conditions on properties, each ``K=V`` or ``K!=V``.
@@ -101,12 +102,15 @@ def make_request(
         supersede: Withdraws older waiting requests for the pool with this key; None for none.
         on_reclaim: The answer when a lease is wanted back.
         scope: See `Request`.
+        each: All pools are needed, for ``count`` resources of each.
 
     Raises:
         InvalidRequest: A value is invalid, or two contradict each other.
     """
     if count is None and (name is not None or len(pool_types) > 1):
         raise InvalidRequest("--count all means one whole pool; leave out --name, and give one -t")
+    if each and len(pool_types) == 1:
+        raise InvalidRequest("--each needs several pools; name each with -t, or leave out --each")
     own: Labels = ()
     if supersede is not None:
         if not supersede or not supersede.isprintable() or len(supersede) > _LONGEST_LABEL:
@@ -134,6 +138,7 @@ def make_request(
         release_between_seconds=drawn_between(release_after),
         where=conditions,
         on_reclaim=on_reclaim,
+        needs_all=each,
     )
 
 
@@ -268,8 +273,10 @@ def _check_types(request: Request) -> None:
         raise InvalidRequest(f"{len(request.types)} pools: give -t at most {MOST_TYPES} times")
     if len(set(request.types)) < len(request.types):
         raise InvalidRequest(f"{several}: name each pool once")
-    if request.count != 1:
-        raise InvalidRequest(f"{several} means one lease of either pool; leave out --count")
+    if request.count != 1 and not request.needs_all:
+        raise InvalidRequest(
+            f"{several} means one lease of either pool; leave out --count, or add --each"
+        )
     if request.name is not None:
         raise InvalidRequest(
             f"--name {request.name} is in one pool; name only that pool, not {several}"

@@ -82,7 +82,7 @@ class Plan:
             **properties,
             "LEASECTL_HANDLE": names_path,
             "LEASECTL_NAMES": ",".join(handle.names),
-            "LEASECTL_TYPE": handle.type or "",
+            "LEASECTL_TYPE": ",".join(handle.leased_types),
             "LEASECTL_FENCE": ",".join(handle.fences),
             AROUND: " ".join([*handles_around(self.environ), handle.id]),
         }

@@ -521,6 +521,7 @@ def _checked(asked: AcquireBody, labels: Labels, token: Token) -> Request:
         ttl_seconds=None if wanted.ttl_seconds is None else float(wanted.ttl_seconds),
         labels=(*own_labels, *labels),
         other_types=wanted.other_types,
+        needs_all=bool(wanted.needs_all),
         priority=int(wanted.priority),
         where=wanted.where,
     )

@@ -49,6 +49,8 @@ IS_SEEN_TO = (
 _LEASE_COLUMNS = (
     "handle, name, fence, ticket, grant_number, acquire_time, renew_time, lease_transitions"
 )
+_ALL = "+"  # joins the types of a request that needs all
+NEEDS_ALL = f"instr(types, '{_ALL}')"
 # Columns with the names and values of fields: of a handle, of its request, and its processes.
 _OF_HANDLE = [
     "id",
@@ -84,7 +86,8 @@ _SELECT = (
     "id, backend, owner, holder_identity, state, acquisition, guard, waiter, runner, "
     f"shared_dir, {RELEASE_AT}, settings, lost_replies, adopted_claim, "
     # By the last grant, if several types would do.
-    "CASE WHEN types IS NULL OR state = 'acquiring' AND acquisition = 1 THEN NULL ELSE type END, "
+    f"CASE WHEN types IS NULL OR {NEEDS_ALL} OR state = 'acquiring' AND acquisition = 1 "
+    "THEN NULL ELSE type END, "
     "lost_reason, lost, cancelled, served, unconfirmed, explicit_ttl, joined FROM handle"
 )
 _ID, _FLAGS = 11, 27  # where the handle's own columns begin, and its flags
@@ -99,7 +102,7 @@ def new_row(handle: Handle, *, watched: bool) -> dict[str, object]:
         **{each: getattr(request, each) for each in _OF_REQUEST},
         **{each: encode_process(getattr(handle, each)) for each in _PROCESSES},
         "type": handle.granted_type or request.type,
-        "types": ",".join(request.types) if request.other_types else None,
+        "types": _encode_types(request),
         "labels": encode_labels(request.labels),
         "release_between": encode_range(request.release_between_seconds),
         "where_properties": encode_where(request.where),
@@ -147,7 +150,8 @@ def _request(types: str, *columns: Any) -> Request:
         count, name, ttl_seconds, release_after_seconds, scope, labels, priority, release_between,
         where, on_reclaim,
     ) = columns  # fmt: skip
-    pool_type, *other_types = types.split(",")
+    needs_all = _ALL in types
+    pool_type, *other_types = types.split(_ALL if needs_all else ",")
     return Request(
         pool_type,
         count,
@@ -161,7 +165,13 @@ def _request(types: str, *columns: Any) -> Request:
         _parse_range(release_between),
         parse_where(where),
         _require("on_reclaim", on_reclaim, _ON_RECLAIM),
+        needs_all,
     )
+
+
+def _encode_types(request: Request) -> str | None:
+    """Join several types: with commas, or with plus signs if all are needed."""
+    return (_ALL if request.needs_all else ",").join(request.types) if request.other_types else None
 
 
 _STATES, _SCOPES, _ON_RECLAIM = map(get_args, (HandleState, Scope, OnReclaim))
@@ -290,13 +300,13 @@ class Handles:
         """Return handles with a grant that the acquiring process hasn't reported yet.
 
         Args:
-            *pool_types: Of these types; none for all.
+            *pool_types: Of these types, and any of several types; none for all.
         """
         where = "WHERE waiter IS NOT NULL AND state = 'held' AND cancelled = 0"
         if not pool_types:
             return self._select(where)
         marks = ", ".join("?" * len(pool_types))
-        return self._select(f"{where} AND type IN ({marks})", *pool_types)
+        return self._select(f"{where} AND (type IN ({marks}) OR {NEEDS_ALL})", *pool_types)
 
     def types_at(self, backend: str) -> list[str]:
         """Return the recorded types that were asked for at a backend, sorted."""

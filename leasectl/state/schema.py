@@ -95,7 +95,7 @@ CREATE TABLE handle (
   served INTEGER NOT NULL DEFAULT 0,       -- made for a client of serve
   unconfirmed INTEGER NOT NULL DEFAULT 0,  -- that client may not know of it
   explicit_ttl INTEGER NOT NULL DEFAULT 0, -- else it is the backend's default
-  types TEXT,                      -- all that would do, with commas; NULL where it is one
+  types TEXT,                      -- several that would do, with commas, or that it needs, with +
   lost_reason TEXT NOT NULL DEFAULT '',    -- who took it by force, and why
   priority INTEGER NOT NULL DEFAULT 0,
   queued_at REAL,                  -- CLOCK_BOOTTIME; NULL once the machine was started again

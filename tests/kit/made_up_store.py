@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sqlite3 import Connection, Row
 
-from leasectl.engines.contract import LostListener, Outlook
+from leasectl.engines.contract import LostListener, Outlook, PoolWaiter
 from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.waiter import LocalWaiter, WaitPipes
-from leasectl.model import Claimant, ReleasedBy
+from leasectl.model import Claimant, Lease, ReleasedBy
 from leasectl.state.in_memory import MemoryState, record
 from leasectl.system.clock import Clock
 from leasectl.system.process_watch import IdlePidfds
@@ -79,6 +79,10 @@ class MadeUpEngine(LocalEngine):
     def waiter(self, claimant: Claimant, *, until: float | None) -> LocalWaiter:
         return MadeUpWaiter(self.made_up, claimant)
 
+    def claim_all(self, waiters: Sequence[PoolWaiter]) -> tuple[Lease, ...]:
+        with self._state.transaction():
+            return super().claim_all(waiters)
+
     def withdraw(self, claim_key: str, why: str = "") -> None:
         with self._state.transaction():
             super().withdraw(claim_key, why)
@@ -112,10 +116,18 @@ class MadeUpWaiter(LocalWaiter):
         with self._state.transaction():
             super().check()
 
-    def enqueue(self, *, again: bool = False) -> None:
+    def enqueue(self, *, again: bool = False, beside: PoolWaiter | None = None) -> None:
         with self._state.transaction():
             record(self._state, self._claimant)
-            super().enqueue(again=again)
+            super().enqueue(again=again, beside=beside)
+
+    def look(self) -> Outlook:
+        with self._state.transaction():
+            return super().look()
+
+    def park(self, is_parked: bool) -> None:
+        with self._state.transaction():
+            super().park(is_parked)
 
     def claim(self) -> Outlook:
         with self._state.transaction():

@@ -9,10 +9,10 @@ and frees by the claim key, whatever the type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
-from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
+from leasectl.backends.pool.several import SeveralQueues, summed
+from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.rules.events import got_instead
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
@@ -20,22 +20,13 @@ from leasectl.model import Claimant, Process
 from leasectl.system.clock import earliest
 
 
-class _Place(NamedTuple):
-    """A waiter in one of the queues."""
-
-    pool_type: str
-    waiter: Waiter
-
-
-class EitherWaiter:
+class EitherWaiter(SeveralQueues):
     """One request of which several types would do, as `Waiter`.
 
     A pool that can't meet it, or that is deleted, is left out, as long as another can.
 
     Args:
-        engine: The store.
-        claimant: Who asks, for one resource.
-        until: As `Engine.waiter` has it.
+        engine, claimant, until: As `SeveralQueues` has them; the claimant asks for one resource.
         warn: Called with a line for people, about a pool that is waited for no longer.
     """
 
@@ -47,28 +38,17 @@ class EitherWaiter:
         until: float | None,
         warn: Callable[[str], None],
     ) -> None:
-        request = claimant.request
-        self._all = tuple(
-            _Place(
-                pool_type,
-                engine.waiter(
-                    claimant._replace(request=request._replace(type=pool_type, other_types=())),
-                    until=until,
-                ),
-            )
-            for pool_type in request.types
-        )
-        self._places = list(self._all)  # those that it still waits in
+        super().__init__(engine, claimant, until=until)
         self._is_queued = False
-        self._unsure: _Place | None = None  # whose claim may have been made, and nobody told us
-        self._won: tuple[_Place, Outlook] | None = None
+        self._unsure: str | None = None  # the type whose claim may have been made
+        self._won: Outlook | None = None
         self._warn = warn
         self._warnings: list[str] = []
 
     @property
     def has_place(self) -> bool:
-        places = self._places if self._won is None else [self._won[0]]
-        return any(place.waiter.has_place for place in places)
+        won = None if self._won is None else self._won.pool_type
+        return any(each.has_place for t, each in self.waiters.items() if won in (None, t))
 
     def check(self) -> None:
         """Implements `Waiter.check`; a pool may be too small if another one can meet it."""
@@ -78,11 +58,11 @@ class EitherWaiter:
         # Of all, before anything is in a queue.
         self._check(again=again)
         self._is_queued = True
-        for place in tuple(self._places):
+        for number, each in enumerate(self.waiters.values()):
             try:
-                place.waiter.enqueue(again=again)
+                each.enqueue(again=again)
             except BackendUnreachable as error:
-                error.asked = error.asked or place is not self._places[0]
+                error.asked = error.asked or number > 0
                 raise
 
     def claim(self) -> Outlook:
@@ -93,56 +73,16 @@ class EitherWaiter:
         return self._leave_others()
 
     def standing(self) -> Standing:
-        """How things stand in all the pools together; the position is the best that it has."""
-        standings, gone = [], NotFound()
-        for place in self._places:
-            try:
-                standings.append(place.waiter.standing())
-            except NotFound as reason:  # the next claim leaves it out
-                gone = reason
-        if not standings:
-            raise gone
-        held = [each for each in standings if each.longest_holder is not None]
-        longest = min(held, key=lambda each: each.longest_since, default=standings[0])
-        # Where all is held it isn't the pace that is waited for, unless that is so in each.
-        some_free = [each for each in standings if each.held < each.capacity]
-        dues = [each.next_grant_at for each in some_free or standings]
-        return longest._replace(
-            position=min(each.position for each in standings),
-            others=sum(each.others for each in standings),
-            held=sum(each.held for each in standings),
-            capacity=sum(each.capacity for each in standings),
-            next_grant_at=None if None in dues else earliest(*dues),
-        )
+        """How it stands in all the pools together; the position is the best that it has."""
+        found = self.standings()
+        return summed(found, position=min(each.position for each in found))
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
-        self._tell_warnings()
-        fds: frozenset[int] = frozenset()
-        any_ended = False
+        warnings, self._warnings = self._warnings, []
+        for each in warnings:  # not before, when a lock may have been held
+            self._warn(each)
         # With a grant there is nothing to hear of, only something to ask again.
-        for place in self._places if self._won is None else ():
-            more, ended = place.waiter.listen(processes)
-            fds, any_ended = fds | more, any_ended or ended
-            processes = ()  # one of them watches is enough
-        return fds, any_ended
-
-    def heard(self, woken: Set[int]) -> bool:
-        ended = [place.waiter.heard(woken) for place in self._places]
-        return any(ended)
-
-    def dequeue(self, why: str = "") -> None:
-        failure: LeaseError | None = None
-        for place in self._places:
-            try:
-                place.waiter.dequeue(why)
-            except LeaseError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-
-    def close(self) -> None:
-        for place in self._all:
-            place.waiter.close()
+        return super().listen(processes) if self._won is None else (frozenset(), False)
 
     def _claim_first(self) -> Outlook:
         """Claim from the first pool that has something for it, in the order of the request.
@@ -150,20 +90,20 @@ class EitherWaiter:
         What may have been claimed already comes before all others, or it might get two.
         """
         outlooks = []
-        for place in sorted(self._places, key=lambda each: each is not self._unsure):
+        for pool_type in sorted(self.waiters, key=lambda each: each != self._unsure):
             try:
-                outlook = place.waiter.claim()
+                outlook = self.waiters[pool_type].claim()
             except BackendUnreachable:
-                self._unsure = place
+                self._unsure = pool_type
                 raise
             except NotFound as reason:
-                self._leave_out(place, reason)
+                self._leave_out(pool_type, reason)
                 continue
             except TicketGone:
-                self._leave_if_gone(place)
+                self._leave_if_gone(pool_type)
                 continue
             if outlook.leases is not None:
-                self._won = place, outlook._replace(pool_type=place.pool_type)
+                self._won = outlook._replace(pool_type=pool_type)
                 return outlook
             outlooks.append(outlook)
         self._unsure = None
@@ -183,16 +123,16 @@ class EitherWaiter:
             again: It has waited already, and goes on where it can't be met as things are; only what
                 has gone meanwhile is left out.
         """
-        for place in tuple(self._places):
+        for pool_type, each in tuple(self.waiters.items()):
             try:
-                place.waiter.check()
+                each.check()
             except NotFound as reason:
                 if not again:
                     raise
-                self._leave_out(place, reason)
+                self._leave_out(pool_type, reason)
             except InvalidRequest as reason:
                 if not again:
-                    self._leave_out(place, reason)
+                    self._leave_out(pool_type, reason)
 
     def _leave_others(self) -> Outlook:
         """Get out of the other queues, and only then tell of the grant.
@@ -200,39 +140,33 @@ class EitherWaiter:
         Raises:
             BackendUnreachable: It is still in one; the next call goes on.
         """
-        assert self._won is not None
-        winner, outlook = self._won
-        for place in tuple(self._places):
-            if place is not winner:
-                place.waiter.dequeue(got_instead(winner.pool_type))
-                self._places.remove(place)
-        if not winner.waiter.has_place:
+        won = self._won
+        assert won is not None and won.pool_type is not None
+        for pool_type in tuple(self.waiters):
+            if pool_type != won.pool_type:
+                self.waiters[pool_type].dequeue(got_instead(won.pool_type))
+                del self.waiters[pool_type]
+        if not self.waiters[won.pool_type].has_place:
             raise TicketExpired(
-                f"a lease of {winner.pool_type} expired before the requests in the other "
+                f"a lease of {won.pool_type} expired before the requests in the other "
                 "queues could be withdrawn; try again"
             )
-        return outlook
+        return won
 
-    def _leave_if_gone(self, place: _Place) -> None:
+    def _leave_if_gone(self, pool_type: str) -> None:
         """Its ticket in one queue is gone: with the pool, or the whole request was withdrawn."""
         try:
-            place.waiter.standing()
+            self.waiters[pool_type].standing()
         except NotFound as reason:
-            self._leave_out(place, reason)
+            self._leave_out(pool_type, reason)
         else:
             raise TicketGone
 
-    def _leave_out(self, place: _Place, reason: LeaseError) -> None:
+    def _leave_out(self, pool_type: str, reason: LeaseError) -> None:
         """Wait in one queue less; raises the reason if it is the last."""
-        if len(self._places) == 1:
+        if len(self.waiters) == 1:
             raise reason
         if self._is_queued:
-            place.waiter.dequeue(str(reason))
-        self._places.remove(place)
-        self._warnings.append(f"not waiting for {place.pool_type} any more: {reason}")
-
-    def _tell_warnings(self) -> None:
-        """Tell of what has been left out; not before, when a lock may have been held."""
-        warnings, self._warnings = self._warnings, []
-        for each in warnings:
-            self._warn(each)
+            self.waiters[pool_type].dequeue(str(reason))
+        del self.waiters[pool_type]
+        self._warnings.append(f"not waiting for {pool_type} any more: {reason}")

@@ -114,6 +114,10 @@ class PoolTurn:
             until = earliest(until, self._start + self._patience.connect_seconds)
         if not self._claimant.request.other_types:
             return self._engine.waiter(self._claimant, until=until)
+        if self._claimant.request.needs_all:
+            from leasectl.backends.pool.together import TogetherWaiter
+
+            return TogetherWaiter(self._engine, self._claimant, until=until)
         from leasectl.backends.pool.either import EitherWaiter
 
         return EitherWaiter(
@@ -150,7 +154,10 @@ class PoolTurn:
             return
         if not leases and self._deadline is not None and self._is_over(self._clock.elapsed()):
             return  # it ends at once, and another may be granted what is released next
-        granted = (outlook.pool_type or request.type, leases[0].ticket) if leases else None
+        granted = {}
+        if leases:
+            types = request.types if request.needs_all else (outlook.pool_type or request.type,)
+            granted = {each: leases[n * request.count].ticket for n, each in enumerate(types)}
         from leasectl.backends.pool.withdrawals import supersede
 
         try:
@@ -343,7 +350,7 @@ class PoolTurn:
                 from leasectl.backends.pool.withdrawals import take_reason
 
                 self._waiter.standing()  # says so when the whole pool is gone
-                types = either(self._claimant.request.types)
+                types = either(self._claimant.request.types, self._claimant.request.conjunction)
                 why = take_reason(self._backend.values, self._claimant)
                 error = Withdrawn(f"{types}: the request was {why or 'released while it waited'}")
                 error.is_on_purpose = bool(why)
@@ -388,7 +395,8 @@ class PoolTurn:
     def _no_lease_in_time(self) -> str:
         waited = self._clock.elapsed() - self._start
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
-        wanted = either(f'"{each}"' for each in self._claimant.request.types)
+        request = self._claimant.request
+        wanted = either((f'"{each}"' for each in request.types), request.conjunction)
         return f"no lease of {wanted}{after}"
 
     def _no_lease(self, now: Standing) -> NoLease:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leasectl.engines.values import ValueChange
@@ -63,9 +64,7 @@ def take_reason(values: Values, claimant: Claimant) -> str:
     return ""
 
 
-def supersede(
-    backend: Backend, claimant: Claimant, *, granted: tuple[str, int] | None = None
-) -> None:
+def supersede(backend: Backend, claimant: Claimant, *, granted: Mapping[str, int]) -> None:
     """Withdraw the older requests with a claimant's key in the pools that it asks.
 
     To be called with its own ticket in the queue, so that of two that do this at a time the newer
@@ -74,15 +73,15 @@ def supersede(
     Args:
         backend: The store.
         claimant: Who asks.
-        granted: The pool and the number of its ticket, if that has become leases.
+        granted: The pools and the numbers of its tickets that have become leases.
     """
     key = superseding_key(claimant.request.labels)
     why = f"superseded by a newer request of {claimant.holder_identity} (--supersede {key})"
     for pool_type in claimant.request.types:
         (pool,) = backend.pools.pools(pool_type)
         own = [each.ticket for each in pool.queue if each.claim_key == claimant.claim_key]
-        if granted is not None and granted[0] == pool_type:
-            own.append(granted[1])
+        if pool_type in granted:
+            own.append(granted[pool_type])
         for entry in pool.queue:
             if not own or entry.ticket >= max(own) or entry.claim_key == claimant.claim_key:
                 continue

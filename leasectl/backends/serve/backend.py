@@ -238,7 +238,7 @@ class _Acquisition:
         )
         if (
             not isinstance(granted, Granted)
-            or len(granted.leases) != self._claimant.request.count
+            or len(granted.leases) != self._claimant.request.total
             or not all(isinstance(each, Lease) for each in granted.leases)
         ):
             raise self._calls.malformed()

@@ -57,7 +57,8 @@ def command(
               client
     ASKS FOR  number of resources that a waiter wants, or the name of one; WHERE
               shows the properties that they must have; suspended: the waiter
-              is stopped or no resource matches, and later requests go first
+              is stopped, no resource matches, or --each waits for another
+              pool first; later requests go first
     UNAVAILABLE
               resources without a holder that aren't granted: cordoned, or new
               in the default pool (pool set --default)

@@ -106,7 +106,7 @@ def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
         variables = {
             "LEASECTL_HANDLE": path,
             "LEASECTL_NAMES": ",".join(handle.names),
-            "LEASECTL_TYPE": str(handle.type),
+            "LEASECTL_TYPE": ",".join(handle.leased_types),
             "LEASECTL_FENCE": ",".join(handle.fences),
             **_property_variables(service, handle),
         }
@@ -178,6 +178,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
             "backend": handle.backend,
             "type": handle.type,
             "types": handle.request.types,
+            "each": handle.request.needs_all,
             "count": handle.request.count,
             "scope": handle.request.scope,
             "priority": handle.request.priority,

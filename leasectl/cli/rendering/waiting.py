@@ -138,7 +138,7 @@ class Waiting:
             types = " or ".join(handle.request.types)
             said.append(
                 f"the lease is of {handle.granted_type}: one of {types} was asked for, not one of "
-                "each"
+                "each (--each)"
             )
         if start_delay_seconds >= 1 and handle.names:
             subject = "held back" if is_named else f"{_named(handle.names)} is held back"
@@ -160,7 +160,8 @@ class Waiting:
 
             self._told = WaitingFacts(self._request, self._options.wait_seconds, self._service)
         parts = self._told.tell(progress)
-        types, turn = either(self._request.types), int(progress.waited_seconds / _TURN_SECONDS)
+        types = either(self._request.types, self._request.conjunction)
+        turn = int(progress.waited_seconds / _TURN_SECONDS)
 
         def fitted(width: int) -> str:
             from leasectl.cli.rendering.waiting_line import fit_line

@@ -51,7 +51,8 @@ class WaitingFacts:
 
     def tell(self, progress: Progress) -> list[Said]:
         """What there is to tell now, in order."""
-        types = work_in(self._request.labels) or either(self._request.types)
+        pools = either(self._request.types, self._request.conjunction)
+        types = work_in(self._request.labels) or pools
         waited = f"waited {format_duration(progress.waited_seconds)}"
         if progress.position is None:
             parts = [Said(f"waiting for {types}: {waited}")]

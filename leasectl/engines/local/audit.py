@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from leasectl.model import Process
 from leasectl.state.directory import State
+from leasectl.state.handles import NEEDS_ALL
 from leasectl.state.rows import parse_optional_process
 
 # A claim that was ended by force is kept for a handle whose record has lost it already.
@@ -140,10 +141,14 @@ def tickets_without_waiter(state: State) -> list[str]:
 
 
 def suspended_tickets(state: State) -> list[Suspended]:
-    """Return the tickets that others may pass, in the order of their pools and numbers."""
+    """Return the tickets that others may pass, in the order of their pools and numbers.
+
+    Those of requests for several pools aren't among them: they are parked by their own waiter.
+    """
     rows = state.query(
-        "SELECT type, ticket.holder_identity, process FROM ticket JOIN suspended "
-        "USING (type, number) ORDER BY type, number"
+        "SELECT ticket.type, ticket.holder_identity, process FROM ticket JOIN suspended "
+        "USING (type, number) LEFT JOIN handle ON id = ticket.owner "
+        f"WHERE NOT coalesce({NEEDS_ALL}, 0) ORDER BY ticket.type, number"
     )
     return [
         Suspended(pool_type, identity, parse_optional_process(process))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.store import LocalStore
-from leasectl.model import Claimant, ReleasedBy
+from leasectl.model import Claimant, Lease, ReleasedBy
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.contract import PoolWaiter
     from leasectl.engines.local.members import LocalMembers
     from leasectl.engines.local.notes import LocalNotes
     from leasectl.engines.local.pools import LocalPools
@@ -55,6 +56,10 @@ class LocalEngine:
         if pipe.is_made or self._queues.is_waited_for(claimant.request.type):
             pipe.open()  # it takes long; now no process waits for the lock
         return LocalWaiter(self._store, claimant, pipe, pidfds=self._pidfds)
+
+    def claim_all(self, waiters: Sequence[PoolWaiter]) -> tuple[Lease, ...]:
+        # They have looked in this transaction.
+        return tuple(lease for each in waiters for lease in each.claim().leases or ())
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         from leasectl.engines.rules.events import WITHDRAWN

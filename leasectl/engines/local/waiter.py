@@ -23,6 +23,7 @@ from leasectl.system.process_watch import IdlePidfds, ProcessWatch
 if TYPE_CHECKING:
     import sqlite3
 
+    from leasectl.engines.contract import PoolWaiter
     from leasectl.engines.facts import Standing
     from leasectl.engines.local.standing import LocalPlace
     from leasectl.state.named_pipe import NamedPipe
@@ -158,7 +159,8 @@ class LocalWaiter:
     def check(self) -> None:
         self._store.possible(self._request)
 
-    def enqueue(self, *, again: bool = False) -> None:
+    def enqueue(self, *, again: bool = False, beside: PoolWaiter | None = None) -> None:
+        # The numbers of `beside` need no attention: a request's tickets are put in one transaction.
         request = self._request
         pool = self._store.pool(request.type) if again else self._store.possible(request)
         self._own = Ticket(pool["last_ticket"] + 1, self._claimant)
@@ -167,9 +169,22 @@ class LocalWaiter:
         self._pool, self._pool_of = pool, self._store.state.transactions
 
     def claim(self) -> Outlook:
-        outlook, mine, others = self._look()
+        return self._claim_or_look()
+
+    def look(self) -> Outlook:
+        return self._claim_or_look(only_looks=True)
+
+    def park(self, is_parked: bool) -> None:
+        mine = self._up_to(self._ticket())[0]
+        if is_parked:
+            self._queues.suspend(self._request.type, mine)
+        elif mine.suspended:
+            self._resume(mine)
+
+    def _claim_or_look(self, *, only_looks: bool = False) -> Outlook:
+        outlook, mine, others = self._look(only_looks=only_looks)
         while outlook.leases is None and outlook.is_head and self._remove_dead(others):
-            outlook, mine, others = self._look()
+            outlook, mine, others = self._look(only_looks=only_looks)
         if outlook.leases is not None:
             return outlook
         is_new, self._is_new = self._is_new, False
@@ -222,8 +237,11 @@ class LocalWaiter:
         assert self._own is not None, "enqueue() comes first"
         return self._own
 
-    def _look(self) -> tuple[Outlook, Waiting, Sequence[Waiting]]:
+    def _look(self, *, only_looks: bool) -> tuple[Outlook, Waiting, Sequence[Waiting]]:
         """Claim, if it is its turn.
+
+        Args:
+            only_looks: See `PoolWaiter.look`.
 
         Returns:
             The outlook, its ticket, and the tickets whose end may give it its turn, or more.
@@ -239,21 +257,25 @@ class LocalWaiter:
             self._queues.suspend(self._request.type, mine)
             next_look = self._next_look(pool, None)
             return Outlook(impossible=str(unmet), look_again_at=next_look), mine, ()
-        mine, blocker, particular = self._ahead()
+        mine, blocker, particular = self._ahead(only_looks=only_looks)
         if blocker is not None:
             return Outlook(is_behind=True), mine, (blocker,)
         if self._request.name is not None and not pool["pace_seconds"]:
             particular = ()
-        return self._claim_free(mine, particular, pool), mine, particular
+        outlook = self._claim_free(mine, particular, pool, only_looks=only_looks)
+        return outlook, mine, particular
 
-    def _ahead(self) -> tuple[Waiting, Waiting | None, Sequence[Waiting]]:
-        """Resume its ticket; return it, the ticket that keeps everything from it, and others."""
+    def _ahead(self, *, only_looks: bool) -> tuple[Waiting, Waiting | None, Sequence[Waiting]]:
+        """Return its ticket, resumed unless it only looks, and the better tickets in its way.
+
+        Returns:
+            Its ticket, the one that keeps everything from it, and others, as `_ahead_of` has them.
+        """
         own, dead = self._ticket(), 0
         while True:
             mine, *better = self._up_to(own)
-            if mine.suspended:
-                self._queues.resume(self._request.type, own.number)
-                self._queues.wake_behind(self._request.type, mine)
+            if mine.suspended and not only_looks:
+                self._resume(mine)
             blocker, particular = _ahead_of(mine, better, self._queues)
             if blocker is None or not self._watch.is_dead(blocker.waiter):
                 return mine, blocker, particular
@@ -261,6 +283,10 @@ class LocalWaiter:
 
             dead += 1
             get_past(self._queues, self._request.type, blocker, own.number, nth=dead)
+
+    def _resume(self, mine: Waiting) -> None:
+        self._queues.resume(self._request.type, mine.number)
+        self._queues.wake_behind(self._request.type, mine)
 
     def _up_to(self, own: Ticket) -> list[Waiting]:
         """Return its ticket and those before it, see `LocalQueues.up_to`; raise if it is gone."""
@@ -297,7 +323,12 @@ class LocalWaiter:
         return bool(dead)
 
     def _claim_free(
-        self, mine: Waiting, particular: Sequence[Waiting], pool: sqlite3.Row
+        self,
+        mine: Waiting,
+        particular: Sequence[Waiting],
+        pool: sqlite3.Row,
+        *,
+        only_looks: bool,
     ) -> Outlook:
         """Claim what is asked for, if that much is free by now, and delete the ticket.
 
@@ -305,6 +336,7 @@ class LocalWaiter:
             mine: The ticket.
             particular: Better tickets that wait for particular resources: those can't be claimed.
             pool: Its row.
+            only_looks: Only tell whether that could be done.
         """
         request, own = self._request, self._ticket()
         expiry = pool["next_expiry"]
@@ -323,9 +355,14 @@ class LocalWaiter:
         if pool["pace_seconds"]:
             from leasectl.engines.local.wants import LocalSettings
 
-            paid, due = LocalSettings(self._store).pay(request.type, particular)
-            if not paid:
+            settings = LocalSettings(self._store)
+            may_grant, due = settings.allows(request.type, particular)
+            if not may_grant:
                 return Outlook(is_head=True, is_behind=bool(particular), next_grant_at=due)
+            if not only_looks:
+                settings.pay(request.type)
+        if only_looks:
+            return Outlook(is_head=True, is_ready=True)
         is_more_free = len(resources) > request.count or bool(request.name or request.where)
         leases = self._store.claim(
             own,

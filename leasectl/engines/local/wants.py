@@ -44,8 +44,8 @@ class LocalSettings:
         settings, paid_until = self._row(pool_type)
         return next_grant_at(settings, paid_until, self._clock.elapsed())
 
-    def pay(self, pool_type: str, particular: Sequence[Wanting]) -> tuple[bool, float | None]:
-        """Count a grant against the pace if it may be made now; inside its transaction.
+    def allows(self, pool_type: str, particular: Sequence[Wanting]) -> tuple[bool, float | None]:
+        """Return whether the pace allows a ticket a grant now.
 
         Args:
             pool_type: The pool, which has a pace.
@@ -58,12 +58,15 @@ class LocalSettings:
         due = self.next_grant_at(pool_type)
         if due is not None or (particular and is_any_next(self._state, pool_type, particular)):
             return False, due
+        return True, None
+
+    def pay(self, pool_type: str) -> None:
+        """Count a grant against the pace; inside its transaction."""
         settings, paid_until = self._row(pool_type)
         self._state.db.execute(
             "UPDATE pool_setting SET paid_until = ? WHERE type = ?",
             (after_grant(settings, paid_until, self._clock.elapsed()), pool_type),
         )
-        return True, None
 
     def change(self, pool_type: str, settings: PoolSettings) -> None:
         """Change the settings of a pool; what it owes the pace, it owes the new one at most."""

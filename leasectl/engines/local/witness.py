@@ -29,6 +29,7 @@ from leasectl.engines.rules.turns import shares
 from leasectl.model import Process
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State
+from leasectl.state.handles import NEEDS_ALL
 from leasectl.state.rows import IS_FREE
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
@@ -39,6 +40,8 @@ _LATE_SECONDS = 1.0
 _BETWEEN_PARTS_SECONDS = 0.1
 # A dead waiter that holds no other back wakes no witness, so the witness looks for it by itself.
 _LOOKS_FOR_DEAD_EVERY_SECONDS = 30.0
+
+_NEEDS_ALL = f"SELECT 1 FROM handle WHERE id = ? AND {NEEDS_ALL}"
 
 # Free resources, each with the fence of its last lease: a resource that was held in between has
 # another.
@@ -190,7 +193,23 @@ class LocalWitness:
                 found.append(able)
                 if self._settings.of(pool_type).pace_seconds:
                     break  # that ticket gets the next grant, whatever the others wait for
+        found = [able for able in found if self._has_all(able)]
+        self._seen = {_key(able): self._seen[_key(able)] for able in found}
         return found
+
+    def _has_all(self, able: Able) -> bool:
+        """Return whether a ticket's request could claim all that it needs, also in other pools.
+
+        A request for several pools keeps what one of them has free until the others have enough.
+        """
+        key = able.ticket.claim_key
+        if able.ticket.is_dead or not self._state.query(_NEEDS_ALL, key):
+            return True
+        return all(
+            self._settings.next_grant_at(pool_type) is None
+            and any(each.ticket.claim_key == key for each in self._able_in(pool_type))
+            for pool_type, _, _ in self._store.queues.tickets_of(key)
+        )
 
     def _able_in(self, pool_type: str) -> Iterator[Able]:
         """Yield the tickets that could claim now or when the pace allows it, the best first."""

@@ -11,7 +11,7 @@ import pytest
 from leasectl.backends.contract import Patience, Progress, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.either import EitherWaiter
-from leasectl.engines.contract import Outlook, TicketExpired
+from leasectl.engines.contract import Outlook, PoolWaiter, TicketExpired
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.model import Claimant, Lease, Process, Request
 from tests.kit.forking import child as child
@@ -49,10 +49,10 @@ class Waiter(MadeUpWaiter):
             raise
         super().check()
 
-    def enqueue(self, *, again: bool = False) -> None:
+    def enqueue(self, *, again: bool = False, beside: PoolWaiter | None = None) -> None:
         if not again:
             self.check()
-        super().enqueue(again=again)
+        super().enqueue(again=again, beside=beside)
 
     def claim(self) -> Outlook:
         """Claim, and lose the answer; the next call finds what it got."""

@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.backends.contract import Patience, Progress, Turn, Withdrawn
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.contract import Outlook, TicketExpired
+from leasectl.engines.contract import Outlook, PoolWaiter, TicketExpired
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -41,10 +41,10 @@ class Waiter(MadeUpWaiter):
         self._engine = engine
         self.error: BaseException | None = None  # what its looking ends with
 
-    def enqueue(self, *, again: bool = False) -> None:
+    def enqueue(self, *, again: bool = False, beside: PoolWaiter | None = None) -> None:
         if self._engine.refusal is not None:
             raise self._engine.refusal
-        super().enqueue(again=again)
+        super().enqueue(again=again, beside=beside)
 
     def claim(self) -> Outlook:
         error = self._engine.error or self.error

@@ -10,7 +10,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.closed import closed_in, why_closed
-from leasectl.engines.contract import Engine
+from leasectl.engines.contract import Engine, PoolWaiter
 from leasectl.engines.facts import Pool, Resource
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.pool_admin import Sides
@@ -94,8 +94,8 @@ class WithdrawnAtOnce(MadeUpEngine):
         waiter = super().waiter(claimant, until=until)
         put = waiter.enqueue
 
-        def put_for_a_moment(*, again: bool = False) -> None:
-            put(again=again)
+        def put_for_a_moment(*, again: bool = False, beside: PoolWaiter | None = None) -> None:
+            put(again=again, beside=beside)
             self.withdraw(claimant.claim_key)
 
         waiter.enqueue = put_for_a_moment  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""``-t A -t B``: whichever is free first, as scripts ask for it."""
+"""``-t A -t B``: whichever is free first, or with ``--each`` one of each, as scripts ask for it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.kit.waits import eventually
 # Each test is several processes; what differs between Pythons isn't here.
 pytestmark = pytest.mark.once
 EITHER = ("-t", "aws", "-t", "azure")
+EACH = (*EITHER, "--each")
 
 
 @pytest.fixture
@@ -71,6 +72,32 @@ def test_the_command_of_run_is_told_of_each_attempt_which_it_was(cli: Cli) -> No
     assert (first, second) == ("1 aws aws--00", "2 azure azure--00")
 
 
+def test_with_each_the_handle_has_one_of_each(cli: Cli) -> None:
+    show = 'echo "$LEASECTL_TYPE $LEASECTL_NAMES $LEASECTL_FENCE"; leasectl status --json'
+    cli.env["PATH"] = f"{os.path.dirname(cli.command()[0])}:{cli.env['PATH']}"
+    said, status = cli.ok("run", *EACH, "--", "sh", "-c", show).splitlines()
+    types, names, fences = said.split()
+    assert (types, names) == ("aws,azure", "aws--00,azure--00")
+    assert len(set(fences.split(","))) == 2
+    pools = json.loads(status)["pools"]
+    assert [(each["type"], each["held"]) for each in pools] == [("aws", 1), ("azure", 1)]
+    assert cli.held() == {}
+    handle = cli.ok("acquire", *reversed(EACH[1:4:2]), "--each").strip()
+    record = asked_for(cli, handle)
+    assert (record["type"], record["types"], record["each"]) == (None, ["azure", "aws"], True)
+    assert cli.ok("cat", "--handle", handle).split() == ["azure--00", "aws--00"]
+    assert set(cli.ok("release", "--handle", handle).split()) == {"aws--00", "azure--00"}
+    assert cli.ok("reacquire", "--handle", handle).strip() == handle
+    assert list(cli.held()) == ["aws--00", "azure--00"]
+
+
+def test_inside_a_lease_one_of_each_would_wait_for_ever(cli: Cli) -> None:
+    cli.env["PATH"] = f"{os.path.dirname(cli.command()[0])}:{cli.env['PATH']}"
+    refused = cli("run", "azure", "--", "leasectl", "acquire", *EACH)
+    assert refused.code == 64
+    assert "azure--00: held by the command that this one runs under" in refused.err
+
+
 def test_reacquire_asks_for_both_again(cli: Cli) -> None:
     handle = cli.hold(Request("aws", other_types=("azure",)))
     assert handle.names == ("aws--00",)
@@ -101,6 +128,10 @@ def test_a_release_and_a_deadline_leave_no_ticket_in_either(cli: Cli) -> None:
         (("azure",), 64, "with -t or without, not in both ways"),
         (("-t", "azure", "-c", "2"), 64, "leave out --count"),
         (("-t", "azure", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
+        (("-t", "azure", "--each", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
+        (("--each",), 64, "--each needs several pools"),
+        (("-t", "azure", "--each", "-c", "2"), 64, "--count 2 can never be met"),
+        (("-t", "azure", "--each", "--backend", "http://127.0.0.1:9"), 64, "choose local:"),
         (("-t", "azure", "--backend", "http://127.0.0.1:9"), 64, "choose local:, etcd://"),
         (tuple(f"-tt{n}" for n in range(16)), 64, "17 pools: give -t at most 16 times"),
     ],

@@ -123,6 +123,7 @@ class TestACheckAlone:
             (Request("T", scope="test"), "SHARED_DIR"),
             (Request("T", other_types=("T",)), "-t T -t T: name each pool once"),
             (Request("T", 2, other_types=("U",)), "-t T -t U means one lease"),
+            (Request("T", other_types=("T",), needs_all=True), "-t T -t T: name each pool once"),
             (Request("T", name="T--00", other_types=("U",)), "T--00 is in one pool"),
             (Request("T", other_types=("U",) * 16), "give -t at most 16 times"),
         ],

@@ -236,7 +236,7 @@ class TestFailure:
         first = doing(cli, "exit 7")
         (failing,) = waiting(cli, 1, command=("sh", "-c", f"{UNTIL_GO}; exit 8"))
         let_end(cli)
-        eventually(partial(follows, cli))
+        eventually(lambda: follows(cli) and len(cli.waiting()) == 1, what="the other runs")
         (late,) = waiting(cli, 1, command=("echo", "late"))
         (cli.cwd / "go").touch()
         assert [each.finish().out for each in (first, failing, late)] == ["late\n"] * 3

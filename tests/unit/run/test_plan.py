@@ -36,6 +36,7 @@ def test_without_a_lease_nothing_is_left_of_an_outer_one() -> None:
         (Request("T", count=2), None, "T"),
         (Request("T", count=2, other_types=("V",)), "V", "V"),
         (Request("T", count=2, other_types=("V",)), None, ""),
+        (Request("T", other_types=("V",), needs_all=True), None, "T,V"),
     ],
 )
 def test_under_a_lease_it_is_that_one(wanted: Request, granted: str | None, said: str) -> None:

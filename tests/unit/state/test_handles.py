@@ -204,6 +204,17 @@ class TestAcquisitions:
         assert handles.require(asked.id) == again
         assert (again.type, again.request.types) == ("U", ("T", "U", "V"))
 
+    def test_of_each_of_several_types_it_is_of_all(self, state: State, handles: Handles) -> None:
+        wanted = Request("T", other_types=("U", "V"), needs_all=True)
+        asked = a_handle(request=wanted, waiter=this_process())
+        with state.transaction():
+            handles.create(asked, remote=False)
+            handles.grant(asked, [a_lease("T--00"), a_lease("U--00"), a_lease("V--00")], now=0.0)
+        granted = handles.require(asked.id)
+        assert (granted.request, granted.type) == (wanted, None)
+        assert granted.leased_types == ("T", "U", "V")
+        assert handles.unannounced("V") == [granted]
+
 
 class TestDropping:
     @pytest.mark.parametrize("then", ["released", "acquired again"])

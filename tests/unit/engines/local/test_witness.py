@@ -96,6 +96,23 @@ def test_under_a_pace_the_first_counts_from_when_it_may_be_granted(
     assert looks(desk, witness, SUSPENDED_AFTER_SECONDS)[0] == [1]
 
 
+def test_what_waits_for_several_pools_is_come_for_once_all_have_enough(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    """Until then it keeps what is free in one of them, and its waiter has nothing to come for."""
+    desk.pool(1, "U")
+    desk.acquire(Request("U"))
+    desk.acquire_beside(Request("T", other_types=("U",), needs_all=True))
+    desk.put_ticket(2)
+    assert looks(desk, witness, 0.0)[0] == []
+    assert looks(desk, witness, 2 * SUSPENDED_AFTER_SECONDS)[0] == []
+    # As if its waiter were stopped: what is freed wakes nobody.
+    desk.state.db.execute("UPDATE resource SET owner = NULL WHERE name = 'U--00'")
+    assert looks(desk, witness, 1.0)[0] == []
+    assert looks(desk, witness, SUSPENDED_AFTER_SECONDS - 1.0)[0] == []
+    assert looks(desk, witness, 1.0)[0] == [1]
+
+
 def test_what_was_had_in_between_is_not_what_somebody_let_lie(
     desk: Desk, witness: LocalWitness
 ) -> None:

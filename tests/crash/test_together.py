@@ -1,0 +1,94 @@
+"""Requests for one resource of each of two pools: killed anywhere, and many at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import defaultdict
+from pathlib import Path
+
+from leasectl.model import Request
+from leasectl.pools import admin
+from tests.crash.contenders import Participant, contention
+from tests.crash.sweeping import Sweep
+from tests.crash.test_either import either, only_t, only_u
+from tests.kit.fork_server import load_everything
+from tests.kit.forking import ending, fork
+from tests.kit.history import read_history, uses
+from tests.kit.invariants import broken_invariants
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
+
+
+def both(rng: random.Random) -> Request:
+    one, other = rng.sample(["T", "U"], 2)
+    return Request(one, other_types=(other,), needs_all=True)
+
+
+def check_history(path: Path) -> None:
+    """See that each resource had one holder at a time, and each request all or nothing."""
+    history = read_history(path)
+    last: dict[str, int] = {}
+    for hold in sorted(uses(history), key=lambda each: each.start):
+        name = hold.event.name
+        assert hold.start >= last.get(name, 0), f"{hold.event.handle} was granted what is held"
+        last[name] = hold.end or 0  # whoever was killed has written nothing
+    granted: defaultdict[str, set[str]] = defaultdict(set)
+    wanted: dict[str, int] = {}
+    for event in history:
+        if event.kind == "granted":
+            granted[event.handle].add(event.name)
+            wanted[event.handle] = event.wanted
+    assert {handle: len(names) for handle, names in granted.items()} == wanted
+    assert 2 in wanted.values()
+
+
+def test_killed_waiters_for_both_stop_nobody(cli: Cli, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    cli.pool("T", "T--0")
+    cli.pool("U", "U--0")
+    rng = random.Random(3)
+
+    def written() -> int:
+        return history.stat().st_size if history.exists() else 0  # before the first grant
+
+    def take(seed: int) -> None:
+        own = random.Random(seed)
+        participant = Participant(cli.state_dir, history, guarded=True)
+        while True:
+            choice = own.choice([both, both, either, only_t, only_u])(own)
+            participant.hold(choice, seconds=own.random() / 500)
+
+    pids = [fork(lambda n=n: take(n)) for n in range(6)]  # type: ignore[misc]
+    try:
+        for number in range(100, 140):
+            before = written()
+            victim = pids.pop(rng.randrange(len(pids)))
+            os.kill(victim, signal.SIGKILL)
+            assert ending(victim) == -signal.SIGKILL
+            pids.append(fork(lambda n=number: take(n)))  # type: ignore[misc]
+            eventually(lambda b=before: written() > b, what="a further grant")  # type: ignore[misc]
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            ending(pid)
+    with cli.service() as service:
+        admin.show(service)  # who was killed before it had a keeper is left to this
+        eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
+        admin.show(service)  # and so are the pipes of those whom the keeper found
+    assert cli.waiting() == []
+    assert broken_invariants(cli.state_dir) == []
+    check_history(history)
+
+
+def test_an_acquire_of_both_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
+    load_everything()
+    sweep = Sweep(cli, tmp_path, capacity=1)
+    sweep.keep_a_keeper()
+    cli.pool("U", "U--0")
+    with contention(cli.state_dir, sweep.history, [only_t, only_u, both]):
+        sweep.kill_everywhere(lambda: ["acquire", "-q", "-t", "T", "-t", "U", "--each"], stride=18)
+    sweep.check("at the end")
+    assert (set(cli.held().values()), cli.waiting()) == (sweep.kept, [])
+    check_history(sweep.history)
