@@ -143,10 +143,10 @@ _request_options = (
         default=1,
         show_default=True,
     ),
-    flag(
+    option(
         "--each",
+        "With several pools, lease N resources of each of them, granted together.",
         group=WHAT,
-        help="With several pools, lease N resources of each of them, granted together.",
     ),
     option(
         "--priority N",

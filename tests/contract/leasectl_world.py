@@ -133,7 +133,6 @@ class LeasectlWorld(LocalWorld):
             guard=None,
             own_name="127.0.0.1",
             ready=lambda: None,
-            warn=lambda line: None,
         )
         os._exit(0)
 

@@ -64,6 +64,8 @@ def an_object(chance: random.Random, version: int) -> Found:
         count=chance.randint(1, 2),
         priority=chance.randrange(2),
         counts_as=chance.randrange(3),
+        order=chance.choice((0, 0, 30)),
+        is_parked=chance.random() < 0.2,
         ttl_seconds=chance.choice((5.0, 20.0)),
         renewed=str(chance.randrange(4)),
     )

@@ -75,8 +75,9 @@ class Model:
         self.view, self.aging = view, aging
         self.resources = list(view.resources.values())
 
-    def rank(self, each: TicketObject) -> tuple[int, int]:
-        return -(each.counts_as if self.aging else each.priority), each.place
+    def rank(self, each: TicketObject) -> tuple[int, int, str]:
+        priority = each.counts_as if self.aging else each.priority
+        return -priority, each.order or each.place, each.id.name
 
     def usable(self, want: Want) -> list[ResourceObject]:
         return [
@@ -89,7 +90,7 @@ class Model:
         return len(self.usable(each.want)) >= each.count
 
     def better(self, own: TicketObject) -> list[TicketObject]:
-        all_ = [*self.view.tickets.values()]
+        all_ = [each for each in self.view.tickets.values() if not each.is_parked]
         return [each for each in all_ if self.rank(each) < self.rank(own) and self.is_met(each)]
 
     def may_take(self, own: TicketObject) -> set[str]:
@@ -119,8 +120,11 @@ def test_nobody_may_take_what_a_better_one_could_use_and_everybody_the_rest() ->
                 chance.choice((1, 1, 2, 3)),
                 priority=chance.choice((0, 0, 0, 1, -1)),
                 counts_as=chance.choice((0, 1, 2)),
+            )._replace(
+                order=chance.choice((0, 0, chance.randint(1, place))),
+                is_parked=chance.random() < 0.2,
             )
-            for place in chance.sample(range(100), 5)
+            for place in chance.sample(range(1, 100), 5)
         ]
         view = view_of(resources, tickets, aging=100.0 * aging)
         model = Model(view, aging=aging)
