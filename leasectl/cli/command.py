@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from leasectl.cli.described import (
-    GROUPS,
-    OTHERS,
     Between,
+    Group,
     OneOf,
     Param,
     PlainCommand,
@@ -37,7 +36,7 @@ class Option(click.Option):
     """An option that is shown under a heading.
 
     Args:
-        group: The heading, one of `GROUPS`.
+        group: The heading, one of `Group`.
         help: As click has it, or what makes it when help is shown.
     """
 
@@ -45,7 +44,7 @@ class Option(click.Option):
         self,
         names: Sequence[str],
         *,
-        group: str = OTHERS,
+        group: Group,
         help: str | Callable[[], str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -176,10 +175,10 @@ class Command(HelpShown):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and not param.hidden
         ]
-        titles = [getattr(param, "group", OTHERS) for param in shown]
+        titles = [getattr(param, "group", "Other options") for param in shown]
         if len(shown) <= _MANY or len(set(titles)) == 1:
             return [("Options", shown)]
-        groups: dict[str, list[click.Option]] = {title: [] for title in GROUPS}
+        groups: dict[str, list[click.Option]] = {title: [] for title in get_args(Group)}
         for title, param in zip(titles, shown):
             groups[title].append(param)
         return [(title, params) for title, params in groups.items() if params]
@@ -229,7 +228,7 @@ def command_for_click(plain: PlainCommand, cls: type[Command] = Command) -> clic
     names = {name for each in params for name in (each.name, *each.opts)}
     if "as_json" in names and "--output" not in names:
         output = ("-o", "--output", _OUTPUT_FORM)
-        params.append(Option(output, type=click.Choice(["json"]), hidden=True))
+        params.append(Option(output, type=click.Choice(["json"]), group="Output", hidden=True))
     told, begin, example = inspect.cleandoc(plain.function.__doc__ or "").partition("\b\nExample")
     name = plain.function.__name__.removesuffix("_command").rstrip("_")
     settings = {"name": name, "help": told, "epilog": begin + example, **plain.settings}

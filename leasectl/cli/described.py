@@ -14,7 +14,7 @@ reads plain command lines by these descriptions; of all others, and for help and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
@@ -24,25 +24,23 @@ if TYPE_CHECKING:
     import click
 
 # The headings under which help shows the options of commands that have many, in this order.
-WHAT = "Lease"
-RECLAIMED = "Leases to reclaim"
-WORK = "Work"
-FILTERS = "Filters"
-RELEASED = "Leases to release"
-WAITING = "Waiting"
-ENDING = "End of the lease"
-ATTEMPTS = "Retries"
-SIMULATED = "Load"
-POLICIES = "Policies"
-SOUGHT = "Search"
-EVICTED = "Evictions"
-CLUSTER = "Cluster"
-OUTPUT = "Output"
-OTHERS = "Other options"
-GROUPS = (
-    *(WHAT, FILTERS, RELEASED, RECLAIMED, WORK, WAITING, ENDING, ATTEMPTS),
-    *(SIMULATED, POLICIES, SOUGHT, EVICTED, CLUSTER, OUTPUT, OTHERS),
-)
+Group = Literal[
+    "Lease",
+    "Filters",
+    "Leases to release",
+    "Leases to reclaim",
+    "Work",
+    "Waiting",
+    "End of the lease",
+    "Retries",
+    "Load",
+    "Policies",
+    "Search",
+    "Evictions",
+    "Cluster",
+    "Output",
+    "Other options",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -114,7 +112,12 @@ _COMPLETED_FROM = {
 
 
 def option(
-    described: str, help: str | Callable[[], str] = "", *, to: str = "", **settings: Any
+    described: str,
+    help: str | Callable[[], str] = "",
+    *,
+    to: str = "",
+    group: Group = "Other options",
+    **settings: Any,
 ) -> Callable[[Function], Function]:
     """Describe an option of a command.
 
@@ -123,6 +126,7 @@ def option(
             is a flag.
         help: What it means, or what makes that when help is shown.
         to: Where its value goes, unless its longest name says that.
+        group: The heading above it.
         settings: As `click.option` has them. They win over what the value's name says, and so does
             ``completed_from``: the name of a function in `completion_values`, or None.
     """
@@ -130,7 +134,9 @@ def option(
     names = tuple(part.rstrip(",") for part in parts if part.startswith("-"))
     value = parts[len(names) :]
     told = _told_by(value[0], settings) if value else {"is_flag": True}
-    return _describing(Param((*names, to) if to else names, {"help": help, **told, **settings}))
+    return _describing(
+        Param((*names, to) if to else names, {"help": help, "group": group, **told, **settings})
+    )
 
 
 def word(name: str, value: str, **settings: Any) -> Callable[[Function], Function]:

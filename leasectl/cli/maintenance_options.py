@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from leasectl.backends.kinds import kind_of
-from leasectl.cli.described import CLUSTER, option, word
+from leasectl.cli.described import option, word
 from leasectl.cli.rendering.output import note
 from leasectl.errors import NotSupported
 from leasectl.leases.opening import choose_backend
@@ -20,12 +20,12 @@ node_argument = word("node", "NODE", type=check_node)
 backend = option(
     "--backend URL",
     "The cluster: kubernetes://, or with ?context=NAME&kubeconfig=PATH. Default: LEASECTL_BACKEND.",
-    group=CLUSTER,
+    group="Cluster",
 )
 lease_namespace = option(
     "--lease-namespace NS",
     f"Namespace of the nodes' Leases. Default: {DEFAULT_NAMESPACE}.",
-    group=CLUSTER,
+    group="Cluster",
     default=DEFAULT_NAMESPACE,
 )
 lease_name = option(
@@ -33,13 +33,13 @@ lease_name = option(
     f"Name of a node's Lease; {NODE} stands for the node's name. Default: {NODE}.",
     type=str,
     completed_from=None,
-    group=CLUSTER,
+    group="Cluster",
     default=NODE,
 )
 identity = option(
     "--identity WHO",
     f"Holder identity in the Leases, the same for all replicas. Default: {DEFAULT_IDENTITY}.",
-    group=CLUSTER,
+    group="Cluster",
     default=DEFAULT_IDENTITY,
 )
 

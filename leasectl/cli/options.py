@@ -7,18 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from leasectl.backends.kinds import LOCAL, all_kinds
-from leasectl.cli.described import (
-    ENDING,
-    FILTERS,
-    OTHERS,
-    OUTPUT,
-    WAITING,
-    WHAT,
-    Between,
-    Function,
-    option,
-    word,
-)
+from leasectl.cli.described import Between, Function, Group, option, word
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY
 from leasectl.text.durations import parse_duration_range, parse_moment
@@ -40,45 +29,45 @@ backend = option(
     "--backend URL",
     f"Where leases come from; see: leasectl help environment. Default: LEASECTL_BACKEND, "
     f"else {LOCAL}",
-    group=OTHERS,
+    group="Other options",
 )
 quiet = option("-q, --quiet", "Print errors only.")
 _handle_option = option(
     "--handle H", "The path that acquire printed, or its last part; --handle itself may be omitted."
 )
 _handle_word = word("handle_word", "H", stands_for="handle", needed=True)
-json_output = option("--json", "Print JSON, as does -o json.", to="as_json", group=OUTPUT)
+json_output = option("--json", "Print JSON, as does -o json.", to="as_json", group="Output")
 wide = option(
     "--wide",
     "Show all columns in full; the default for a file or pipe, unless COLUMNS is set.",
-    group=OUTPUT,
+    group="Output",
 )
 wait = option(
     "-w, --wait WAIT",
     "Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
     to="wait_seconds",
-    group=WAITING,
+    group="Waiting",
 )
 connect_timeout = option(
     "--connect-timeout D",
     "Exit with 69 once a server has been unreachable for this long; etcd gets at least 3s. "
     "Default: as long as -w; without -w, some 10s.",
     to="connect_seconds",
-    group=WAITING,
+    group="Waiting",
 )
 _conflict_exit_code = option(
     "-E, --conflict-exit-code CODE",
     "Exit with this code, instead of 75, if no lease was granted in time.",
     to="conflict_code",
     type=Between(0, 255),
-    group=WAITING,
+    group="Waiting",
 )
 _jitter = option(
     "--jitter D",
     "Sleep for a random time of up to D before queueing, for scripts that begin at the same "
     "time. The queue position is later. --start-jitter or a pool's --pace spread starts better.",
     to="jitter_seconds",
-    group=WAITING,
+    group="Waiting",
     default="0",
 )
 _start_jitter = option(
@@ -86,14 +75,14 @@ _start_jitter = option(
     "Sleep for a random time of up to D after the grant, so that jobs granted together don't "
     "start together. --release-after counts from then on.",
     to="start_jitter_seconds",
-    group=WAITING,
+    group="Waiting",
     default="0",
 )
 _optional = option(
     "--optional",
     "Continue without a lease if none can be granted, with a warning; set -w, or it may wait "
     "for ever. A wrong command line is still an error (64).",
-    group=WAITING,
+    group="Waiting",
 )
 
 
@@ -130,7 +119,7 @@ _request_options = (
         "The pool; -t itself may be omitted. With several pools, the lease comes from the "
         "one that can grant it first.",
         to="pool_types",
-        group=WHAT,
+        group="Lease",
         multiple=True,
     ),
     word("type_words", "POOL", stands_for="pool_types", needed=True, nargs=-1),
@@ -139,20 +128,20 @@ _request_options = (
         "The number of resources, granted together. all: every resource of the pool, for "
         "exclusive use.",
         type=_count,
-        group=WHAT,
+        group="Lease",
         default=1,
         show_default=True,
     ),
     option(
         "--each",
         "With several pools, lease N resources of each of them, granted together.",
-        group=WHAT,
+        group="Lease",
     ),
     option(
         "--priority N",
         "Requests with a higher priority are served first. Default: 0.",
         type=Between(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
-        group=WAITING,
+        group="Waiting",
         default=0,
         envvar=PRIORITY_VARIABLE,
         show_envvar=True,
@@ -161,22 +150,22 @@ _request_options = (
         "--supersede KEY",
         "Withdraw older waiting requests for this pool with the same KEY, on any machine; "
         "they exit with 75. Leases are left alone.",
-        group=WAITING,
+        group="Waiting",
     ),
-    option("--name NAME", "Lease this resource and no other.", group=WHAT),
+    option("--name NAME", "Lease this resource and no other.", group="Lease"),
     option(
         "--where K=V",
         "Only resources with this property, or without it for K!=V; may be repeated, and "
         "then all must match. See: leasectl pool set --help",
         completed_from="properties",
-        group=WHAT,
+        group="Lease",
         multiple=True,
     ),
     option(
         "--label K=V",
         "A label to show beside the holder, up to 200 characters; may be repeated.",
         to="labels",
-        group=WHAT,
+        group="Lease",
         multiple=True,
     ),
     option(
@@ -184,14 +173,14 @@ _request_options = (
         "Release the lease this long after the grant, like 20m, or 18m-22m for a random time "
         "in that range; a command under run goes on.",
         type=parse_duration_range,
-        group=ENDING,
+        group="End of the lease",
     ),
-    option("--ttl D", _ttl_help, to="ttl_seconds", group=ENDING),
+    option("--ttl D", _ttl_help, to="ttl_seconds", group="End of the lease"),
     option(
         "--on-reclaim [release|keep|answer]",
         "What to do when leasectl reclaim asks for leases back: release what isn't in use, "
         "keep everything, or wait for leasectl answer. Default: keep.",
-        group=ENDING,
+        group="End of the lease",
         default="keep",
     ),
 )
@@ -203,7 +192,7 @@ def handle(function: Function) -> Function:
 
 
 def one_type(
-    help: str, *, group: str = OTHERS, needed: bool = False
+    help: str, *, group: Group = "Other options", needed: bool = False
 ) -> Callable[[Function], Function]:
     """Add ``-t`` for one pool, which may also be given as an argument."""
     described = option("-t, --type POOL", help, to="pool_type", group=group)
@@ -237,13 +226,13 @@ since = option(
     "Only events since TIME: an age like 2h or 7d, or a date in UTC like 2026-11-21 or "
     "2026-11-21T14:00. Default: all events that are kept.",
     type=_moment,
-    group=FILTERS,
+    group="Filters",
 )
 until = option(
     "--until TIME",
     "Only events until TIME, in the same form. Default: now.",
     type=_moment,
-    group=FILTERS,
+    group="Filters",
 )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.cli.described import WAITING, Function, option, word
+from leasectl.cli.described import Function, option, word
 from leasectl.cli.rendering.output import note
 from leasectl.engines.rules.membership import Member
 from leasectl.errors import BackendUnreachable, InvalidRequest
 from leasectl.leases.service import Service
 from leasectl.pools.memberships import described as said
 from leasectl.pools.memberships import unmet_in
-from leasectl.pools.properties import PropertyChange, parse_change
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name
 from leasectl.text.wording import counted, printable
 
@@ -70,14 +69,6 @@ def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, .
     if not 1 <= count <= MOST_AT_ONCE:
         raise InvalidRequest(f"--count {count}: use a whole number from 1 to {MOST_AT_ONCE}")
     return count
-
-
-def property_change(texts: tuple[str, ...]) -> PropertyChange | None:
-    """What ``--property`` asks for; None where it isn't given."""
-    if not texts:
-        return None
-
-    return parse_change(texts)
 
 
 def distinct_names(text: str) -> tuple[str, ...]:
@@ -145,7 +136,7 @@ delay = option(
     "Ask only once the lease has been unused for this long. Any use that can be seen, or the "
     'answer "keep", restarts the time.',
     to="delay_seconds",
-    group=WAITING,
+    group="Waiting",
     default="180s",
     show_default=True,
 )
@@ -153,5 +144,5 @@ wait = option(
     "-w, --wait WAIT",
     "Wait this long for answers. Default: as long as --delay.",
     to="wait_seconds",
-    group=WAITING,
+    group="Waiting",
 )

@@ -95,7 +95,7 @@ class Examination:
                 "secret files": lambda: machine.secret_files(around),
                 "/proc": machine.proc,
                 "pidfd": lambda: machine.pidfd(self._pidfd_open),
-                "SHARED_DIR": lambda: machine.shared_dir(around.caller.shared_dir),
+                "SHARED_DIR": lambda: machine.shared_dir(around.context.caller.shared_dir),
             }
         )
         # When one fails, what comes after would fail likewise.
@@ -116,22 +116,21 @@ class Examination:
             yield from self._of_what_is_recorded(with_server=server_usable)
 
     def _of_the_server(self) -> Checks:
-        around, kind = self._around, self._kind()
+        context, kind = self._around.context, self._kind()
         if kind is None:
             return {}
         checks = _SERVER_CHECKS.get(kind)
         if checks is not None:
-            return checks(around.backend_url, around.settings, around.environment)
+            return checks(context.url, context.settings, self._around.environment)
         return {kind.title: lambda: self._probe(kind)} if kind.remote else {}
 
     def _probe(self, kind: Kind) -> Finding:
-        around, url = self._around, self._around.backend_url
-        located = kind.locate(url, around.settings, around.environment)
-        probe = kind.open_probe(Context(url, located))
+        context = self._located(kind)
+        probe = kind.open_probe(context)
         if probe is None:
             return ok("has no server to be asked")
         probe()
-        return ok(f"{printable_url(url)} works")
+        return ok(f"{printable_url(context.url)} works")
 
     def _of_what_is_recorded(self, *, with_server: bool) -> Iterator[Finding]:
         directory = self._around.directory
@@ -150,7 +149,7 @@ class Examination:
             expect_to_read_all(state.db)
             if not (yield from self._all({"database": lambda: state_files.database(state)})):
                 return
-            service = Service(state, Context(LOCAL, self._around.settings, self._around.caller))
+            service = Service(state, self._around.context._replace(url=LOCAL))
             temporary = self._around.environment.get("TMPDIR") or "/tmp"  # as the Bash functions
             yield from self._all(_of_the_records(service, temporary))
             kind = self._kind()
@@ -158,19 +157,23 @@ class Examination:
                 yield from self._of_the_claims(state, kind)
 
     def _of_the_claims(self, state: State, kind: Kind) -> Iterator[Finding]:
-        around = self._around
         try:
-            settings = kind.locate(around.backend_url, around.settings, around.environment)
+            context = self._located(kind)
         except LeaseError as error:  # gone since it was looked at
             yield failure(error)._replace(name="backend")
             return
-        service = Service(state, Context(around.backend_url, settings, around.caller))
-        yield from self._all(_CLAIM_CHECKS[kind](service, settings))
+        yield from self._all(_CLAIM_CHECKS[kind](Service(state, context), context.settings))
+
+    def _located(self, kind: Kind) -> Context:
+        """Return the context of the chosen backend, with the server that its URL means here."""
+        context = self._around.context
+        settings = kind.locate(context.url, context.settings, self._around.environment)
+        return context._replace(settings=settings)
 
     def _kind(self) -> Kind | None:
         """Return the chosen backend; None if there is no such backend."""
         with contextlib.suppress(InvalidRequest):
-            return kind_of(check_url(self._around.backend_url))
+            return kind_of(check_url(self._around.context.url))
         return None
 
     def _all(self, checks: Checks) -> Series:

@@ -12,11 +12,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from leasectl import __version__
-from leasectl.backends.contract import Caller
-from leasectl.backends.kinds import check_url
+from leasectl.backends.kinds import Context, check_url
 from leasectl.doctor.findings import ELSEWHERE, Finding, fail, ok, unwritable, warn
 from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.http.settings import Settings, is_readable_by_others
+from leasectl.http.settings import is_readable_by_others
 from leasectl.state import shared_leases
 from leasectl.system.poll import is_readable
 from leasectl.system.process import PIDFD_NEEDS, own_namespaces, this_process
@@ -28,29 +27,23 @@ class Surroundings(NamedTuple):
 
     Args:
         directory: The state directory.
-        backend_url: The backend that was chosen.
+        context: The backend that was chosen, how to talk to its server, and for whom.
         backend_reason: What chose it.
-        caller: On whose behalf commands act here.
-        proxy_variables: The variables of the lease proxy that are set.
-        settings: How to talk to a server.
-        environment: All variables, for what finds a server there.
+        environment: All variables.
     """
 
     directory: str
-    backend_url: str
+    context: Context
     backend_reason: str
-    caller: Caller
-    proxy_variables: tuple[tuple[str, str], ...] = ()
-    settings: Settings = Settings()
     environment: Mapping[str, str] = MappingProxyType({})
 
 
 def backend(around: Surroundings) -> Finding:
     """Which backend was chosen, by what, and is there such a one?"""
     by = "" if around.backend_reason.startswith("the ") else "chosen by "
-    what = f"{printable_url(around.backend_url, longest=200)}, {by}{around.backend_reason}"
+    what = f"{printable_url(around.context.url, longest=200)}, {by}{around.backend_reason}"
     try:
-        check_url(around.backend_url)
+        check_url(around.context.url)
     except InvalidRequest as error:
         return fail(what, str(error), exit_code=error.exit_code)
     return ok(what)
@@ -58,15 +51,12 @@ def backend(around: Surroundings) -> Finding:
 
 def lease_proxy(around: Surroundings) -> Finding:
     """Which ``LEASE_PROXY_*`` variables are set, and do they count?"""
-    if not around.proxy_variables:
+    names = sorted(name for name in around.environment if name.startswith("LEASE_PROXY_"))
+    if not names:
         return ok("no LEASE_PROXY_* variable is set")
-    what = ", ".join(
-        f"{name}={printable_url(value, longest=200)}" for name, value in around.proxy_variables
-    )
-    overridden = "LEASE_PROXY_SERVER_URL" in dict(around.proxy_variables) and (
-        around.backend_reason != "LEASE_PROXY_SERVER_URL"
-    )
-    if overridden:
+    values = (printable_url(around.environment[name], longest=200) for name in names)
+    what = ", ".join(f"{name}={value}" for name, value in zip(names, values))
+    if "LEASE_PROXY_SERVER_URL" in names and around.backend_reason != "LEASE_PROXY_SERVER_URL":
         return warn(
             f"{what}; not used, because of {around.backend_reason}",
             "leave out --backend and unset LEASECTL_BACKEND to use the lease proxy",
@@ -76,7 +66,7 @@ def lease_proxy(around: Surroundings) -> Finding:
 
 def secret_files(around: Surroundings) -> Finding:
     """Can other users read the files with secrets that the environment names?"""
-    settings = around.settings
+    settings = around.context.settings
     password_file = around.environment.get("LEASECTL_BOSKOS_PASSWORD_FILE")
     files = (settings.token_file, settings.user_file, settings.key_file, password_file)
     exposed = [each for each in files if each and is_readable_by_others(each)]

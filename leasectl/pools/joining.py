@@ -24,6 +24,7 @@ from leasectl.engines.rules.membership import Lifetime, Member, Pools
 from leasectl.errors import BackendUnreachable, Interrupted, LeaseError
 from leasectl.leases.acquire import announce, undo
 from leasectl.leases.journal import RecordJournal
+from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.renew import renew
 from leasectl.leases.request import check_ttl, new_handle
 from leasectl.leases.service import Service
@@ -226,6 +227,26 @@ def stay(members: Members, kept: Stay) -> bool:
 def end_stay(members: Members, kept: Stay) -> bool:
     """End a membership whose process has ended; returns whether it still was as it joined."""
     return _update_if_same(members, kept, membership.after_lifetime)
+
+
+def leave(service: Service, pool_type: str, name: str) -> Updated:
+    """Remove a name from a pool: at once if it is free, else with its release.
+
+    A name in no pool has left already, so a machine that stops needn't know.
+
+    Raises:
+        NotFound: No such type, or it is in another pool.
+    """
+
+    def left(member: Member, pools: Pools) -> Member:
+        if pool_type not in pools.types:
+            raise refusals.no_pool(pool_type, sorted(pools.types))
+        return member if member.pool is None else membership.leave(member, pool_type)
+
+    release_abandoned(service)
+    updated = service.members.update([name], left)
+    forget_stay(service, name)
+    return updated
 
 
 def forget_stay(service: Service, name: str) -> None:

@@ -52,6 +52,22 @@ def _request(pool_type: str, entry: QueueEntry) -> Request:
     return Request(pool_type, count=entry.count, name=entry.name, where=entry.where)
 
 
+class Moved(NamedTuple):
+    """The outcome of a move, as names.
+
+    Args:
+        moved: Those that are in the pool now.
+        waiting: Those that move with their release.
+        kept: Those that were to move elsewhere, and stay in the pool.
+        there: Those that were in the pool already.
+    """
+
+    moved: list[str]
+    waiting: list[str]
+    kept: list[str]
+    there: list[str]
+
+
 def move(service: Service, names: Sequence[str], to: str, *, when_free: bool) -> Updated:
     """Move names to another pool: at once, or with their release if that is allowed.
 
@@ -74,6 +90,18 @@ def move(service: Service, names: Sequence[str], to: str, *, when_free: bool) ->
         raise
 
 
+def outcome_of_move(updated: Updated, to: str) -> Moved:
+    """Return what has become of the names that `move` was given."""
+    pairs = list(zip(updated.before, updated.after))
+    kept = [new.name for old, new in pairs if membership.stays_after_all(old, new)]
+    return Moved(
+        [new.name for old, new in pairs if new.pool != old.pool],
+        [new.name for _, new in pairs if new.moves_to == to],
+        kept,
+        [n.name for old, n in pairs if n.pool == old.pool == to and n.name not in kept],
+    )
+
+
 def _add_what_moved(service: Service, error: LeaseError, before: Sequence[Member], to: str) -> None:
     """Add to an error what has been moved all the same."""
     try:
@@ -84,24 +112,6 @@ def _add_what_moved(service: Service, error: LeaseError, before: Sequence[Member
     moved = [new.name for old, new in pairs if new != old and to in (new.pool, new.moves_to)]
     if moved:
         error.args = (followed_by(error, f"moved all the same: {listed(moved)}"),)
-
-
-def leave(service: Service, pool_type: str, name: str) -> Updated:
-    """Remove a name from a pool: at once if it is free, else with its release.
-
-    A name in no pool has left already, so a machine that stops needn't know.
-
-    Raises:
-        NotFound: No such type, or it is in another pool.
-    """
-
-    def left(member: Member, pools: Pools) -> Member:
-        if pool_type not in pools.types:
-            raise refusals.no_pool(pool_type, sorted(pools.types))
-        return member if member.pool is None else membership.leave(member, pool_type)
-
-    release_abandoned(service)
-    return service.members.update([name], left)
 
 
 def remove_by_force(service: Service, pool_type: str, names: Sequence[str]) -> list[Forced]:

@@ -19,7 +19,7 @@ from leasectl.leases.acquire import announce
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.pools import admin, memberships
-from leasectl.pools.joining import join, join_held, lifetime, settle
+from leasectl.pools.joining import join, join_held, leave, lifetime, settle
 from leasectl.pools.properties import NO_CHANGE
 from leasectl.state.directory import State
 from leasectl.system.poll import is_readable
@@ -136,7 +136,7 @@ class _Participant:
             return () if moved.pool is None else (moved.pool,)
         elif verb == "leave":
             (member,) = service.members.members([name])
-            memberships.leave(service, member.pool or DEFAULT, name)
+            leave(service, member.pool or DEFAULT, name)
         elif verb == "expect":
             memberships.expect(service, to, [name], [])
         else:

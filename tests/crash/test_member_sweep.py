@@ -18,6 +18,7 @@ from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.pools import admin, memberships
+from leasectl.pools.joining import leave
 from tests.crash.sweeping import Sweep, among_contenders, kill_at_request
 from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
@@ -72,7 +73,7 @@ class Members:
             assert member.pool == "J" or handle is None or code
             assert member.pool is None or handle is not None
             if member.pool is not None:
-                memberships.leave(service, "J", "new")
+                leave(service, "J", "new")
         return code
 
     def _known(self, service: Service) -> tuple[Handle | None] | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
-from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.context import check_request, may_do_without, open_service
-from leasectl.cli.described import ENDING, OUTPUT, OneOf, form_of, option, plain_command
+from leasectl.cli.described import OneOf, form_of, option, plain_command
 from leasectl.cli.rendering.handle_output import HandleForm, acquire_and_print, print_failure
 from leasectl.cli.rendering.output import note
 from leasectl.cli.rendering.waiting import WaitOptions
@@ -29,14 +29,14 @@ from leasectl.system.signals import SignalTrap
     "--scope [step|test]",
     "step: the lease belongs to one step of the job. test: later steps can use it; its "
     "resources are also listed in $SHARED_DIR/leases, which the steps of a job share.",
-    group=ENDING,
+    group="End of the lease",
     default="step",
     show_default=True,
 )
 @option(
     "--guard-pid PID",
     "Release the lease when this process ends; in a script, use $$. Default: no guard.",
-    group=ENDING,
+    group="End of the lease",
 )
 # For the Bash functions: --guard-pid, but over a lease proxy it ends only the wait. There a step
 # may copy its handle into SHARED_DIR and end, and a later one releases it.
@@ -47,7 +47,7 @@ from leasectl.system.signals import SignalTrap
     "these names in one line; json: all facts; env: for eval, exports of LEASECTL_HANDLE, "
     "LEASECTL_NAMES and so on, as under run; without a lease, eval returns the exit code.",
     type=OneOf(("handle", "names", "csv", "json", "env")),
-    group=OUTPUT,
+    group="Output",
 )
 @options.json_output
 @options.quiet
@@ -98,21 +98,11 @@ def command(
         with SignalTrap() as trap:
             service = open_service(backend, wait_seconds=waits.wait_seconds)
 
-            def acquire_now(patience: Patience, start_delay_seconds: float) -> Handle:
-                return acquire(
-                    service,
-                    request,
-                    patience=patience,
-                    guard=guard,
-                    start_delay_seconds=start_delay_seconds,
-                    listed=True,
-                )
-
             handle = acquire_and_print(
                 service,
                 request,
                 waits,
-                acquire_now,
+                partial(acquire, service, request, guard=guard, listed=True),
                 at=service,
                 trap=trap,
                 guard=script,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from leasectl.backends.kinds import Context
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.described import option
@@ -53,18 +54,9 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     choice = choose_backend(backend)
     surroundings = Surroundings(
         directory=os.path.abspath(state_directory()),
-        backend_url=choice.url,
+        context=Context(choice.url, settings(), caller()),
         backend_reason=choice.reason,
-        caller=caller(),
-        settings=settings(),
         environment=os.environ,
-        proxy_variables=tuple(
-            sorted(
-                (name, value)
-                for name, value in os.environ.items()
-                if name.startswith("LEASE_PROXY_")
-            )
-        ),
     )
     width, colour = output_width(), shows_colour()
     found: list[Finding] = []

@@ -15,7 +15,7 @@ from functools import partial
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import FILTERS, OUTPUT, Between, option
+from leasectl.cli.described import Between, option
 from leasectl.cli.rendering.output import note, output_interrupts, show
 from leasectl.cli.rendering.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
 from leasectl.cli.rendering.table import output_width, shows_colour
@@ -43,17 +43,22 @@ def _parse_name(text: str) -> str:
 
 
 @new_command(options_metavar="[POOL] [OPTIONS]")
-@options.one_type("Only this pool; -t itself may be omitted.", group=FILTERS)
+@options.one_type("Only this pool; -t itself may be omitted.", group="Filters")
 @option(
     "--handle H",
     "Only this handle: the path that acquire printed, or its last part.",
-    group=FILTERS,
+    group="Filters",
 )
 @option(
-    "--name NAME", "Only this resource, or the work with this key.", type=_parse_name, group=FILTERS
+    "--name NAME",
+    "Only this resource, or the work with this key.",
+    type=_parse_name,
+    group="Filters",
 )
 @option(
-    "--holder TEXT", "Only holders with this text in <job>/<build>/<host>/<handle>.", group=FILTERS
+    "--holder TEXT",
+    "Only holders with this text in <job>/<build>/<host>/<handle>.",
+    group="Filters",
 )
 @options.since
 @options.until
@@ -63,10 +68,13 @@ def _parse_name(text: str) -> str:
     "-f, 10.",
     to="last",
     type=Between(0),
-    group=OUTPUT,
+    group="Output",
 )
 @option(
-    "-f, --follow", "Show new events as they happen, until interrupted.", to="follows", group=OUTPUT
+    "-f, --follow",
+    "Show new events as they happen, until interrupted.",
+    to="follows",
+    group="Output",
 )
 @options.json_output
 @options.backend

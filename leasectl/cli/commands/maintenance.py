@@ -6,7 +6,7 @@ import time
 
 from leasectl.cli import maintenance_options, options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import EVICTED, option, word
+from leasectl.cli.described import option, word
 from leasectl.cli.groups import group
 from leasectl.cli.maintenance_options import cluster_of
 from leasectl.cli.rendering.output import note, show, show_json
@@ -192,25 +192,25 @@ def _facts(standing: Standing) -> dict[str, object]:
 
 
 @new_command()
-@option("--force", "Also evict pods that no controller would replace.", group=EVICTED)
+@option("--force", "Also evict pods that no controller would replace.", group="Evictions")
 @option(
     "--delete-emptydir-data",
     "Also evict pods with an emptyDir, whose data is lost.",
     to="deletes_local_data",
-    group=EVICTED,
+    group="Evictions",
 )
 @option(
     "--grace-period SECONDS",
     "Grace period of each pod. Default: the pod's own.",
     to="grace_seconds",
     type=int,
-    group=EVICTED,
+    group="Evictions",
 )
 @option(
     "--timeout D",
     "Stop evicting pods this long after a window began. Default: at the window's end.",
     to="timeout_seconds",
-    group=EVICTED,
+    group="Evictions",
 )
 @options.quiet
 @maintenance_options.lease_namespace

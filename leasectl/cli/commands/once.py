@@ -10,9 +10,9 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, Between, option, word
+from leasectl.cli.described import Between, option, word
 from leasectl.cli.rendering.output import emit_bytes, note
-from leasectl.cli.rendering.waiting import WaitOptions, reported
+from leasectl.cli.rendering.waiting import Waiting, WaitOptions
 from leasectl.errors import InvalidRequest
 from leasectl.once.results import Asked, Outcome, Terms, check_terms
 from leasectl.once.work import Work, work_of
@@ -62,41 +62,41 @@ def words_of_command(args: list[str]) -> int | None:
     "Part of the work's identity, beside KEY; shown to everybody. May be repeated; the order "
     "counts.",
     to="texts",
-    group=WORK,
+    group="Work",
     multiple=True,
 )
 @option(
     "--input-file FILE",
     "The same with a file's content; only its name is shown. Files count after all --input.",
     to="files",
-    group=WORK,
+    group="Work",
     multiple=True,
 )
 @option(
     "--keep D",
     "How long the result is kept for later callers.",
     to="keep_seconds",
-    group=ENDING,
+    group="End of the lease",
     default="24h",
     show_default=True,
 )
 @option(
     "--verify CMD",
     "A shell command. If it fails, the kept result is forgotten and the work is done again.",
-    group=ENDING,
+    group="End of the lease",
 )
 @option(
     "--attempts N",
     "Give up after this many failed runs of CMD, counted over all waiting jobs.",
     type=Between(1, 1000),
-    group=ATTEMPTS,
+    group="Retries",
     default=3,
     show_default=True,
 )
 @option(
     "--on-failure [next|share]",
     "When CMD fails, the next waiter runs it, or all waiters share its exit status.",
-    group=ATTEMPTS,
+    group="Retries",
     default="next",
     show_default=True,
 )
@@ -104,7 +104,7 @@ def words_of_command(args: list[str]) -> int | None:
     "--run-limit D",
     "End CMD after this time; it has failed then (124). Default: no limit.",
     to="run_limit_seconds",
-    group=ENDING,
+    group="End of the lease",
 )
 @options.wait
 @options.connect_timeout
@@ -113,26 +113,26 @@ def words_of_command(args: list[str]) -> int | None:
     "On etcd and Kubernetes, the time after which the caller that runs CMD counts as dead if "
     "it stopped renewing its lease. Default: the backend's.",
     to="ttl_seconds",
-    group=ENDING,
+    group="End of the lease",
 )
 @option(
     "--result-file FILE",
     "The file to which CMD writes its result. It is removed before CMD begins and must not be "
     "a symbolic link. CMD's stdout goes to stderr.",
-    group=WORK,
+    group="Work",
 )
-@option("--list", "Show the kept results.", to="lists", group=OUTPUT)
+@option("--list", "Show the kept results.", to="lists", group="Output")
 @option(
     "--show KEY|ID",
     "Print the kept result of KEY, or of an id that --list shows.",
     completed_from="work_keys",
-    group=OUTPUT,
+    group="Output",
 )
 @option(
     "--forget KEY|ID",
     "Forget the kept result of KEY, or of an id that --list shows; refused (77) while CMD runs.",
     completed_from="work_keys",
-    group=OUTPUT,
+    group="Output",
 )
 @options.json_output
 @options.quiet
@@ -249,7 +249,7 @@ def _do(asked: Asked, waits: WaitOptions, backend: str | None) -> int:
 
     callers = watch_callers()
     service = open_service(backend)
-    with reported(asked.request, waits, callers, service=lambda: None) as waiting:
+    with Waiting(asked.request, waits, callers, lambda: None) as waiting:
         outcome = Once(service, asked, warn=waiting.line.warn).result(waiting.patience)
     if outcome.content is not None and outcome.kept is not None:
         if not outcome.is_ours and not waits.quiet:

@@ -21,7 +21,7 @@ from leasectl.pools import admin, memberships
 from leasectl.pools.changes import PoolChange
 from leasectl.pools.definitions import parse_definitions
 from leasectl.pools.overview_json import pool_counts, pool_grants
-from leasectl.pools.properties import PropertyChange
+from leasectl.pools.properties import parse_change
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace, describe
 from leasectl.reclaim.plan import Wanted, check_wanted
 from leasectl.reclaim.removal import Removed, remove_when_ready
@@ -65,12 +65,12 @@ def create(
     """
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
-    change = pool_options.property_change(properties)
+    change = parse_change(properties)
     settings = changed(NO_SETTINGS, SettingsChange(**grants))
     how = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
     said = f'created pool "{pool_type}" of {pool_options.described(made)}{how}'
-    admin.create(open_service(backend), pool_type, made, settings, change or PropertyChange())
-    if change is not None:
+    admin.create(open_service(backend), pool_type, made, settings, change)
+    if properties:
         said = f"{said}; {change.describe()}"
     pool_options.say_done(quiet, said)
 
@@ -242,9 +242,9 @@ def add(
       leasectl pool add azure--install --names big-9 --property size=big
     """
     wanted = pool_options.wanted_resources(count, names)
-    change = pool_options.property_change(properties)
-    added = admin.add_with(open_service(backend), pool_type, wanted, change or PropertyChange())
-    are = "" if change is None else f"; {change.describe()}"
+    change = parse_change(properties)
+    added = admin.add_with(open_service(backend), pool_type, wanted, change)
+    are = f"; {change.describe()}" if properties else ""
     there = () if isinstance(wanted, int) else [each for each in wanted if each not in added]
     for what, which in (("added to", added), ("already in", there)):
         if which:
@@ -403,11 +403,11 @@ def set_(
       leasectl acquire azure--install --where region=westus --where size!=small
     """
     change = SettingsChange(**grants)
-    to_be = pool_options.property_change(properties)
+    to_be = parse_change(properties)
     changes_default = is_default is not None or grace_seconds is not None
-    if names is not None and to_be is None:
+    if names is not None and not properties:
         raise InvalidRequest("--names needs --property: the other settings apply to the whole pool")
-    if change == NO_CHANGE and to_be is None and not changes_default:
+    if change == NO_CHANGE and not properties and not changes_default:
         raise InvalidRequest(
             "say what to change: --pace D, --burst N, --aging D, --property K=V, --default, "
             "--no-default or --grace D"
@@ -420,7 +420,7 @@ def set_(
     service = open_service(backend)
     said = []
     with service.atomic():
-        if to_be is not None:
+        if properties:
             others = admin.change_properties(service, pool_type, only, to_be)
             said.append(f"{to_be.describe()} ({counted(len(others), 'resource')} changed)")
         if change != NO_CHANGE:
@@ -435,7 +435,7 @@ def set_(
             said.append(f"the default pool is now {_default(new)}; {earlier}")
     for each in said:
         pool_options.say_done(quiet, f'pool "{pool_type}": {each}')
-    if to_be is not None:
+    if properties:
         pool_options.warn_of_unmet(service, pool_type)
 
 

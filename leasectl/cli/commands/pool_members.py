@@ -7,19 +7,18 @@ from typing import Literal
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, form_of, option, word
+from leasectl.cli.described import form_of, option, word
 from leasectl.cli.rendering.handle_output import print_and_announce, print_handle
 from leasectl.cli.rendering.output import note, show, show_json, when_due
 from leasectl.cli.rendering.table import Column, output_width, table
 from leasectl.engines.pool_admin import Updated
-from leasectl.engines.rules.membership import Lifetime, leaves_no_more, stays_after_all
+from leasectl.engines.rules.membership import Lifetime, leaves_no_more
 from leasectl.errors import InvalidRequest
 from leasectl.leases.acquire import take_back
 from leasectl.leases.opening import process_named_by
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.pools import joining, memberships
-from leasectl.pools.joining import forget_stay
 from leasectl.pools.overview import cordon_text
 from leasectl.pools.whereabouts import (
     Whereabouts,
@@ -56,24 +55,17 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
     """
     wanted = pool_options.distinct_names(names)
     service = open_service(backend)
-    before, after, _ = memberships.move(service, wanted, to, when_free=when_free)
-    moved = [new.name for old, new in zip(before, after) if new.pool != old.pool]
-    waiting = [new.name for new in after if new.moves_to == to]
-    kept = [new.name for old, new in zip(before, after) if stays_after_all(old, new)]
-    there = [
-        new.name
-        for old, new in zip(before, after)
-        if new.pool == old.pool == to and new.name not in kept
-    ]
+    updated = memberships.move(service, wanted, to, when_free=when_free)
+    done = memberships.outcome_of_move(updated, to)
     for what, which in (
-        ("moved to", moved),
-        ("will move on release to", waiting),
-        ("move cancelled; stays in", kept),
-        ("already in", there),
+        ("moved to", done.moved),
+        ("will move on release to", done.waiting),
+        ("move cancelled; stays in", done.kept),
+        ("already in", done.there),
     ):
         if which:
             pool_options.say_done(quiet, f'{what} pool "{to}": {pool_options.described(which)}')
-    pool_options.warn_of_unmet(service, *(old.pool for old in before))
+    pool_options.warn_of_unmet(service, *(old.pool for old in updated.before))
 
 
 @new_command(options_metavar="--names A,B [OPTIONS]")
@@ -230,8 +222,7 @@ def leave(*, pool_type: str, name: str, quiet: bool, backend: str | None) -> Non
       leasectl pool leave azure--install --name host-7
     """
     service = open_service(backend)
-    (before,), (after,), _ = memberships.leave(service, pool_type, name)
-    forget_stay(service, name)
+    (before,), (after,), _ = joining.leave(service, pool_type, name)
     when = "" if after.pool is None else " when it is released"
     said = f'leaves pool "{pool_type}"{when}: "{name}"'
     if before.pool is None:
@@ -347,7 +338,7 @@ Form = Literal["plain", "type", "json"]
     "--format [plain|type|json]",
     "plain, the default: all facts, one per line; type: the pool only; json.",
     to="form",
-    group=OUTPUT,
+    group="Output",
 )
 @options.json_output
 @options.backend

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from leasectl.backends.contract import Patience
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.described import plain_command
@@ -14,7 +14,6 @@ from leasectl.cli.rendering.waiting import WaitOptions
 from leasectl.errors import LeaseError, LockHeld, NoLease, spares_optional
 from leasectl.leases.acquire import reacquire
 from leasectl.leases.paths import require_handle_at
-from leasectl.model import Handle
 from leasectl.system.signals import SignalTrap
 
 
@@ -44,18 +43,11 @@ def command(*, handle: str, as_json: bool, **given: Any) -> None:
             service = open_service(for_handles=True, wait_seconds=waits.wait_seconds)
             with service.state.lock_limit.within_wait(waits.wait_seconds):
                 record = require_handle_at(service, handle, done="reacquired")
-            handle_id = record.id
-
-            def reacquire_now(patience: Patience, start_delay_seconds: float) -> Handle:
-                return reacquire(
-                    service, handle_id, patience=patience, start_delay_seconds=start_delay_seconds
-                )
-
             acquire_and_print(
                 service,
                 record.request,
                 waits,
-                reacquire_now,
+                partial(reacquire, service, record.id),
                 at=service.at_backend_of(record),
                 trap=trap,
                 guard=record.guard,

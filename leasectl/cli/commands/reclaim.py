@@ -8,7 +8,7 @@ from typing import Any
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, option
+from leasectl.cli.described import option
 from leasectl.cli.rendering.output import emit_json, emit_lines, note
 from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run, show_plan
 from leasectl.errors import InvalidRequest, TooFewFreed
@@ -22,42 +22,44 @@ from leasectl.text.wording import counted
 @new_command(
     options_metavar="POOL (--excess N | --names A,B | --held-longer-than D) [OPTIONS]",
 )
-@options.one_type("The pool to take from; -t itself may be omitted.", group=RECLAIMED, needed=True)
+@options.one_type(
+    "The pool to take from; -t itself may be omitted.", group="Leases to reclaim", needed=True
+)
 @option(
     "--excess N",
     "Take back N unused leases, first from the handle with most unused names. With --follow, "
     "N at a time.",
-    group=RECLAIMED,
+    group="Leases to reclaim",
 )
-@option("--names A,B", "Take back the leases of these resources.", group=RECLAIMED)
+@option("--names A,B", "Take back the leases of these resources.", group="Leases to reclaim")
 @option(
     "--held-longer-than D",
     "Take back leases held for longer than this, like 6h.",
     to="longer_than_seconds",
-    group=RECLAIMED,
+    group="Leases to reclaim",
 )
 @option(
     "--group-by K",
     "With --excess, count all resources with one value of the property K as one handle.",
     type=check_name,
     completed_from="property_keys",
-    group=RECLAIMED,
+    group="Leases to reclaim",
 )
 @option(
     "--until-free N",
     "With --excess, ask only while fewer than N resources of the pool are free.",
-    group=RECLAIMED,
+    group="Leases to reclaim",
 )
 @option(
     "--leave-unused N",
     "With --excess, leave N unused names to each handle (or each value of --group-by).",
-    group=RECLAIMED,
+    group="Leases to reclaim",
     default=0,
 )
 @pool_options.delay
 @pool_options.wait
-@option("--follow", "Keep reclaiming until interrupted.", to="follows", group=WAITING)
-@option("--dry-run", "Show what would be asked for, and why.", group=OUTPUT)
+@option("--follow", "Keep reclaiming until interrupted.", to="follows", group="Waiting")
+@option("--dry-run", "Show what would be asked for, and why.", group="Output")
 @options.json_output
 @options.quiet
 @options.backend

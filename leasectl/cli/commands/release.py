@@ -8,13 +8,7 @@ from typing import Literal
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.described import (
-    ENDING,
-    RELEASED,
-    option,
-    plain_command,
-    word,
-)
+from leasectl.cli.described import option, plain_command, word
 from leasectl.cli.rendering.output import ReleasedForm, emit_lines, emit_released, note, when_due
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.leases.release import arm, release_each
@@ -41,7 +35,7 @@ from leasectl.text.wording import counted, listed
     "The leases of this handle: the path that acquire printed, or its last part; may be "
     "repeated. An empty H releases nothing. --handle itself may be omitted.",
     to="handles",
-    group=RELEASED,
+    group="Leases to release",
     multiple=True,
 )
 @word("handle_words", "H", stands_for="handles", nargs=-1)
@@ -51,57 +45,61 @@ from leasectl.text.wording import counted, listed
     to="lists_of_names",
     type=options.name_list,
     completed_from="released_names",
-    group=RELEASED,
+    group="Leases to release",
     multiple=True,
 )
-@option("--scope [test]", "The leases listed in $SHARED_DIR/leases.", group=RELEASED)
+@option("--scope [test]", "The leases listed in $SHARED_DIR/leases.", group="Leases to release")
 @option(
     "--all",
     "The leases of your job and build in this state directory; with --force, of all jobs.",
     to="everything",
-    group=RELEASED,
+    group="Leases to release",
 )
 @option(
     "--delay D",
     "Release after this time, like 20m, or 18m-22m for a random time in that range.",
     to="delay_range",
     type=parse_duration_range,
-    group=ENDING,
+    group="End of the lease",
 )
 @option(
     "--detach",
     "With --delay: return at once; the keeper, leasectl's background process, releases.",
-    group=ENDING,
+    group="End of the lease",
 )
-@option("--force", "With --names or --all: release leases of other jobs, too.", group=RELEASED)
+@option(
+    "--force",
+    "With --names or --all: release leases of other jobs, too.",
+    group="Leases to release",
+)
 @option(
     "--waiting",
     "Withdraw the waiting requests of --holder ID, on any machine; for another job's "
     "requests, add --force.",
-    group=RELEASED,
+    group="Leases to release",
 )
 @option(
     "--now",
     "With --force: free the lease at once, even if the holder may still use the resource.",
     to="at_once",
-    group=RELEASED,
+    group="Leases to release",
 )
 @option(
     "--holder ID",
     "With --names: release only if ID still holds the lease, else exit with 77. ID is a "
     "holder_identity of status --json, JOB/BUILD or a handle. With --waiting: its requests are "
     "withdrawn.",
-    group=RELEASED,
+    group="Leases to release",
 )
 @option(
     "--fence N",
     "With one name: release only if its fencing token is still N, else exit with 77.",
-    group=RELEASED,
+    group="Leases to release",
 )
 @option(
     "--reason TEXT",
     "With --force or --waiting: a reason to show to the holder or waiter.",
-    group=RELEASED,
+    group="Leases to release",
 )
 @options.quiet
 @options.json_output

@@ -9,9 +9,9 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, WAITING, Between, option
+from leasectl.cli.described import Between, option
 from leasectl.cli.priority import without_vain_priority
-from leasectl.cli.rendering.waiting import WaitOptions, guard_interrupts, reported
+from leasectl.cli.rendering.waiting import Waiting, WaitOptions, guard_interrupts
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.leases.opening import process_named_by
 from leasectl.leases.request import make_request
@@ -95,13 +95,13 @@ def exit_codes(text: str) -> tuple[int, ...]:
     "--guard-pid PID",
     "Stop waiting when this process ends; in a script, use $$. Default: the parent process, "
     "unless run was started with nohup or setsid.",
-    group=WAITING,
+    group="Waiting",
 )
 @option(
     "--attempts N",
     "Run the command up to N times, each time with a new lease; needs --retry-on.",
     type=Between(1),
-    group=ATTEMPTS,
+    group="Retries",
     default=1,
     show_default=True,
 )
@@ -109,25 +109,25 @@ def exit_codes(text: str) -> tuple[int, ...]:
     "--retry-on CODES",
     "Retry after these exit codes, like 4 or 4,75; may be repeated. Needs --attempts.",
     type=exit_codes,
-    group=ATTEMPTS,
+    group="Retries",
     multiple=True,
 )
 @option(
     "--before-retry CMD",
     "Run this shell command before each retry, while no lease is held; if it fails, don't retry.",
-    group=ATTEMPTS,
+    group="Retries",
 )
 @option(
     "--on-reclaim-command CMD",
     "Answer a reclaim with this shell command; its arguments ($@) are the resources. Exit "
     "status 0: release those that aren't in use; any other: keep all.",
-    group=ENDING,
+    group="End of the lease",
 )
 @option(
     "--on-lost [term|kill|ignore]",
     "What to do with the command when its lease is lost: send TERM, and KILL if it goes on; "
     "send KILL; or let it run.",
-    group=ENDING,
+    group="End of the lease",
     default="term",
     show_default=True,
 )
@@ -206,7 +206,7 @@ def command(
     try:
         guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
         guarding = guard_interrupts(guard)
-        with reported(request, waits, guarding, service=lambda: service) as waiting:
+        with Waiting(request, waits, guarding, lambda: service) as waiting:
             runner = Runner(
                 open_once,
                 plan,

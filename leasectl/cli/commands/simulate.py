@@ -6,7 +6,7 @@ from typing import Any
 
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, Between, option
+from leasectl.cli.described import Between, option
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
 from leasectl.cli.rendering.simulation_report import Shown, SimulateProgress
@@ -30,13 +30,13 @@ from leasectl.text.wording import printable
 @new_command(options_metavar="[POOL] [OPTIONS]")
 @options.one_type(
     "Take capacity and settings from this pool; -t itself may be omitted.",
-    group=SIMULATED,
+    group="Load",
 )
 @option(
     "--replay [FILE]",
     "Replay the jobs of the pool's events: their arrivals, counts, priorities and hold "
     "times. FILE: events as leasectl events --json prints them; -: stdin.",
-    group=SIMULATED,
+    group="Load",
     is_flag=False,
     flag_value="",
 )
@@ -44,7 +44,7 @@ from leasectl.text.wording import printable
     "--capacity N",
     "The number of resources. Default: that of the pool.",
     type=Between(1, MOST_AT_ONCE),
-    group=SIMULATED,
+    group="Load",
 )
 @option(
     "--arrivals ARRIVALS",
@@ -53,15 +53,15 @@ from leasectl.text.wording import printable
     "one per line, or - for stdin. Its first line names the columns, separated by commas, "
     "semicolons or tabs: at (time since the start like 90s, or a date like 2026-11-21T08:00) and "
     "optionally hold (as in --hold), count, priority, name (the only resource to use).",
-    group=SIMULATED,
+    group="Load",
 )
 @option(
     "--hold HOLD",
     "The hold time of a job: 20m; 16m-24m or 20m+-20%: random in that range; otherwise a "
     "file with one time per line, used in turn.",
-    group=SIMULATED,
+    group="Load",
 )
-@option("-c, --count N", "Resources per job. Default: 1.", type=Between(1), group=SIMULATED)
+@option("-c, --count N", "Resources per job. Default: 1.", type=Between(1), group="Load")
 @option(
     "--policy POLICY",
     "One or more of these, with commas between them: none; pace=20s, burst=2, aging=30m, as "
@@ -69,27 +69,27 @@ from leasectl.text.wording import printable
     "which replaces the hold time. Repeat the option to compare policies. Default: the pool's own "
     "policy; without a pool, none and the advised pace, hold / capacity / 1.2.",
     to="policies",
-    group=POLICIES,
+    group="Policies",
     multiple=True,
 )
 @option(
     "--find [pace|capacity]",
     "Find the smallest pace or capacity that meets the limits below; exit with 1 if none does.",
     to="sought",
-    group=SOUGHT,
+    group="Search",
 )
-@option("--peak N", "Limit: starts within any minute.", type=Between(1), group=SOUGHT)
-@option("--wait-p50 D", "Limit: median wait.", group=SOUGHT)
-@option("--wait-p95 D", "Limit: 95th percentile of the waits.", group=SOUGHT)
-@option("--wait-max D", "Limit: longest wait.", group=SOUGHT)
-@option("--makespan D", "Limit: time from the first arrival to the last end.", group=SOUGHT)
+@option("--peak N", "Limit: starts within any minute.", type=Between(1), group="Search")
+@option("--wait-p50 D", "Limit: median wait.", group="Search")
+@option("--wait-p95 D", "Limit: 95th percentile of the waits.", group="Search")
+@option("--wait-max D", "Limit: longest wait.", group="Search")
+@option("--makespan D", "Limit: time from the first arrival to the last end.", group="Search")
 @option(
     "--seed N",
     "Seed of the random numbers; the same seed gives the same result. Default: 1.",
     type=Between(0),
     default=1,
 )
-@option("--no-picture", "Print the table only.", group=OUTPUT)
+@option("--no-picture", "Print the table only.", group="Output")
 @plot_option
 @options.json_output
 @options.backend

@@ -9,7 +9,7 @@ from leasectl.backends.kinds import Kind
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import FILTERS, OUTPUT, option
+from leasectl.cli.described import option
 from leasectl.cli.rendering.charts import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
@@ -41,10 +41,10 @@ _MOST_PICTURES = 5
 
 
 @new_command(options_metavar="[POOL] [OPTIONS]")
-@options.one_type("Only this pool; -t itself may be omitted. Default: all pools.", group=FILTERS)
+@options.one_type("Only this pool; -t itself may be omitted. Default: all pools.", group="Filters")
 @options.since
 @options.until
-@option("--no-picture", "Print the tables only.", group=OUTPUT)
+@option("--no-picture", "Print the tables only.", group="Output")
 @plot_option
 @options.json_output
 @options.backend

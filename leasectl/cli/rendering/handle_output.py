@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from leasectl.backends.contract import Patience
 from leasectl.cli.rendering.output import emit, emit_json, emit_lines, note
-from leasectl.cli.rendering.waiting import WaitOptions, interrupts, reported
+from leasectl.cli.rendering.waiting import Waiting, WaitOptions, interrupts
 from leasectl.errors import LeaseError
 from leasectl.leases.acquire import announce, take_back
 from leasectl.leases.service import Service
@@ -47,7 +46,7 @@ def acquire_and_print(
     service: Service,
     request: Request,
     options: WaitOptions,
-    acquire: Callable[[Patience, float], Handle],
+    acquire: Callable[..., Handle],
     *,
     at: Service,
     trap: SignalTrap,
@@ -71,8 +70,8 @@ def acquire_and_print(
     start_delay = draw_between(0.0, options.start_jitter_seconds)
     within_wait = service.state.lock_limit.within_wait
     with within_wait(options.wait_seconds):
-        with reported(request, options, ends, service=lambda: at) as waiting:
-            handle = acquire(waiting.patience, start_delay)
+        with Waiting(request, options, ends, lambda: at) as waiting:
+            handle = acquire(patience=waiting.patience, start_delay_seconds=start_delay)
             waiting.got(handle, start_delay)
         if not start_delay:
             print_and_announce(service, handle, trap, form)

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from leasectl.cli.described import OUTPUT, option
+from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.rendering.charts import Chart, charts_of
 from leasectl.errors import InvalidRequest, StateUnwritable
@@ -75,7 +75,7 @@ plot_option = option(
     "Also write the chart to FILE.svg or FILE.png; needs matplotlib.",
     to="plot_file",
     type=parse_plot_file,
-    group=OUTPUT,
+    group="Output",
 )
 
 

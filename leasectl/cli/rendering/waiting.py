@@ -6,8 +6,7 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
@@ -71,27 +70,16 @@ class WaitOptions(NamedTuple):
             pause(seconds, interrupts)
 
 
-@contextmanager
-def reported(
-    request: Request, options: WaitOptions, interrupts: Sequence[Interrupt], *, service: Opened
-) -> Iterator[Waiting]:
-    """Wait inside with what this gives; the progress is shown meanwhile.
+class Waiting:
+    """A wait that is shown to people, in a live line on a terminal, else a line now and then.
+
+    A context manager; the line is gone at its end.
 
     Args:
         request: What is waited for.
         options: How long, and whether to show nothing, and so never wake up to do so.
         interrupts: What ends the wait.
         service: As `WaitingFacts` has it.
-    """
-    waiting = Waiting(request, options, interrupts, service)
-    try:
-        yield waiting
-    finally:
-        waiting.line.clear()
-
-
-class Waiting:
-    """A wait that is shown to people, in a live line on a terminal, else a line now and then.
 
     Attributes:
         patience: What to wait with.
@@ -119,6 +107,12 @@ class Waiting:
             warn=self.line.warn,
             report_seconds=self.line.seconds,
         )
+
+    def __enter__(self) -> Waiting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.line.clear()
 
     def got(self, handle: Handle, start_delay_seconds: float) -> None:
         """Say that the wait is over, and what will happen to the leases by itself.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import Context
 from leasectl.doctor import machine
 from leasectl.doctor.examination import Examination
 from leasectl.doctor.findings import Finding, exit_code
@@ -26,7 +27,9 @@ def find(findings: Sequence[Finding], name: str) -> Finding:
 
 
 def examine(directory: Path, **seams: Any) -> list[Finding]:
-    around = Surroundings(str(directory), "local:", "a test", Caller("me@host", "host"))
+    around = Surroundings(
+        str(directory), Context("local:", caller=Caller("me@host", "host")), "a test"
+    )
     return list(Examination(around, fix=False, **seams).findings())
 
 
