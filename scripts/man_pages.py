@@ -22,8 +22,9 @@ sys.path.insert(0, str(ROOT))
 
 from leasectl import __version__  # noqa: E402
 from leasectl.cli.command import Command  # noqa: E402
-from leasectl.cli.root import TOLD, environment  # noqa: E402
+from leasectl.cli.groups import TOLD  # noqa: E402
 from leasectl.cli.root import command as root  # noqa: E402
+from leasectl.cli.root import environment  # noqa: E402
 from leasectl.errors import EXIT_CODES  # noqa: E402
 
 # click's mark for a paragraph whose lines stay as they are.

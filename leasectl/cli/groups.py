@@ -14,6 +14,24 @@ from leasectl.cli.rendering.output import show
 from leasectl.errors import InvalidRequest
 from leasectl.text.wording import commands_meant, printable
 
+# What `run` sets for its command, and `acquire --output env` in a shell.
+TOLD = (
+    ("LEASECTL_HANDLE", "path of the handle"),
+    ("LEASECTL_NAMES", "leased resources, with commas between them"),
+    ("LEASECTL_TYPE", "pool that the lease comes from"),
+    (
+        "LEASECTL_FENCE",
+        "fencing token of each resource; later holders get larger ones, so "
+        "that a service can reject an earlier holder",
+    ),
+    ("LEASECTL_PROPERTIES", "properties of the leased resources, as JSON by name"),
+    (
+        "LEASECTL_PROPERTY_<KEY>",
+        "each property, if one resource is leased; KEY is in capitals, with _ instead of . and -",
+    ),
+    ("LEASECTL_AROUND", "under run and once: handles of the enclosing run and once commands"),
+    ("LEASECTL_ATTEMPT", "under run: number of the attempt, from 1"),
+)
 # What a long word is taken apart into: whatever ends with punctuation.
 _PARTS = re.compile(r"\w*\W+|\w+")
 

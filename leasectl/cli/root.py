@@ -13,7 +13,7 @@ from leasectl import __version__
 from leasectl.backends.kinds import all_kinds, either
 from leasectl.cli.command import BACKEND, command_for_click
 from leasectl.cli.described import PlainCommand
-from leasectl.cli.groups import CommandGroup
+from leasectl.cli.groups import TOLD, CommandGroup
 from leasectl.cli.loaded import command_is_loaded
 from leasectl.cli.rendering.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
@@ -84,16 +84,6 @@ _ENVIRONMENT = (
     ("SHARED_DIR", "directory with the file `leases`, which lists what --scope test leased"),
     ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks itself, instead of /tmp/leasectl-<uid>-code"),
     ("LEASECTL_DEBUG", "1: print the traceback of an unexpected failure"),
-)
-# What `run` sets for its command, and `acquire --output env` in a shell.
-TOLD = (
-    ("LEASECTL_HANDLE", "path of the handle"),
-    ("LEASECTL_NAMES", "leased resources, with commas between them"),
-    ("LEASECTL_TYPE", "pool that the lease comes from"),
-    ("LEASECTL_FENCE", "fencing token of each resource; later holders get larger ones"),
-    ("LEASECTL_PROPERTIES", "properties of the leased resources, as JSON"),
-    ("LEASECTL_AROUND", "under run and once: handles of the enclosing run and once commands"),
-    ("LEASECTL_ATTEMPT", "under run: number of the attempt, from 1"),
 )
 
 

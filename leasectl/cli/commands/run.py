@@ -10,6 +10,7 @@ from leasectl.cli import options
 from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
 from leasectl.cli.described import Between, option
+from leasectl.cli.groups import TOLD
 from leasectl.cli.priority import without_vain_priority
 from leasectl.cli.rendering.waiting import Waiting, WaitOptions, guard_interrupts
 from leasectl.errors import InvalidRequest, NoLease
@@ -41,6 +42,11 @@ class RunCommand(Command):
             raise click.UsageError(_NO_COMMAND, ctx)
         ctx.params["argv"] = tuple(argv or ())
         return rest
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        with formatter.section("Environment of the command"):
+            formatter.write_dl(TOLD)
 
     def divided(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str] | None]:
         """Split the words into those before the command, and the command, if any."""
@@ -151,18 +157,6 @@ def command(
     command has ended, or earlier by --release-after. If leasectl itself is killed, the lease is
     kept until the command has ended. Signals are forwarded to the command.
 
-    \b
-    Environment of the command:
-      LEASECTL_HANDLE          path of the handle
-      LEASECTL_NAMES           leased resources, with commas between them
-      LEASECTL_TYPE            pool that the lease comes from
-      LEASECTL_FENCE           fencing token of each resource; later holders
-                               get larger ones, so that a service can
-                               reject an earlier holder
-      LEASECTL_ATTEMPT         number of the attempt, from 1
-      LEASECTL_PROPERTIES      properties of the resources, as JSON by name
-      LEASECTL_PROPERTY_<KEY>  each property, if one resource is leased; KEY
-                               is in capitals, with _ instead of . and -
     If --optional continues without a lease, only LEASECTL_ATTEMPT is set.
 
     \b

@@ -184,6 +184,7 @@ class TestHelp:
             "End of the lease:",
             "Retries:",
             "Other options:",
+            "Environment of the command:",
         ]
         assert "Options:" in cli.ok("cat", "--help").splitlines()
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from leasectl.cli.root import TOLD, environment
+from leasectl.cli.groups import TOLD
+from leasectl.cli.root import environment
 from leasectl.errors import EXIT_CODES
 
 once = pytest.mark.once  # they are the same on every Python
