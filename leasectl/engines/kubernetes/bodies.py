@@ -18,8 +18,9 @@ import json
 import math
 import os
 from base64 import b64encode
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from leasectl.engines.cluster.objects import (
     BelongingObject,
@@ -89,6 +90,14 @@ _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _LONGEST_SPEC_TTL = 2**31 - 1
 
 
+class _Part(NamedTuple):
+    """Some fields of a Lease that are written together; None for one that is removed."""
+
+    labels: Mapping[str, str | None] = {}
+    annotations: Mapping[str, str | None] = {}
+    spec: Mapping[str, object] = {}
+
+
 def body_of(new: Found, seen: Found | None = None) -> Body:
     """Return the Lease that has the facts of an object.
 
@@ -96,21 +105,16 @@ def body_of(new: Found, seen: Found | None = None) -> Body:
         new: The facts as they are to be.
         seen: As they were seen; None for an object that isn't there yet.
     """
-    body = new_body(new.id.name, kind_of_fact(new)) if seen is None else as_seen(seen.raw)
-    if isinstance(new, ResourceObject):
-        _encode_resource(body, new, seen if isinstance(seen, ResourceObject) else None)
-    elif isinstance(new, TicketObject):
-        _encode_ticket(body, new, is_new=seen is None)
-    elif isinstance(new, PoolObject):
-        _encode_pool(body, new, seen if isinstance(seen, PoolObject) else None)
-    elif isinstance(new, BelongingObject):
-        _encode_belonging(body, new)
-    elif isinstance(new, ValuesObject):
-        _encode_values(body, new)
-    elif isinstance(new, ContentObject):
-        body["metadata"]["annotations"][SUBJECT] = new.key
-        record = _write_said(body["metadata"]["annotations"], CONTENT, new.said)
-        body["metadata"]["annotations"][KEPT] = json.dumps(record)
+    if seen is None:
+        body = new_body(new.id.name, kind_of_fact(new))
+    else:
+        body = as_seen(seen.raw)
+        if isinstance(new, ValuesObject):
+            _remove_values(body["metadata"])
+    before = () if seen is None else _parts(seen)
+    for part, part_before in zip_longest(_parts(new), before):
+        if part is not None and part != part_before:
+            _put(body, part)
     return body
 
 
@@ -129,142 +133,131 @@ _KINDS: Mapping[type, str] = {
 }
 
 
+def _put(body: Body, part: _Part) -> None:
+    meta = body["metadata"]
+    for fields, changed in zip((meta["labels"], meta["annotations"], body["spec"]), part):
+        for key, value in changed.items():
+            if value is None:
+                fields.pop(key, None)
+            else:
+                fields[key] = value
+
+
+def _parts(found: Found) -> Iterable[_Part]:
+    """Yield the fields of an object, part by part; those of one kind have the same parts."""
+    if isinstance(found, ResourceObject):
+        return _resource(found)
+    if isinstance(found, TicketObject):
+        return _ticket(found)
+    if isinstance(found, PoolObject):
+        return _pool(found)
+    if isinstance(found, BelongingObject):
+        record = belonging_record(found.pools, found.pending)
+        said = {BELONGING: json.dumps(record), BY: found.made, EXPECT: None}
+        return [_Part({}, said), _epoch(found)]
+    if isinstance(found, ValuesObject):
+        return [_values(found)]
+    if isinstance(found, ContentObject):
+        notes: dict[str, str | None] = {SUBJECT: found.key}
+        notes[KEPT] = json.dumps(_write_said(notes, CONTENT, found.said))
+        return [_Part({}, notes)]
+    return []
+
+
 # Resources
 
 
-def _encode_resource(body: Body, new: ResourceObject, seen: ResourceObject | None) -> None:
-    meta = body["metadata"]
-    notes = meta["annotations"]
-    if seen is None:
-        notes[NAME] = new.name
-    if seen is None or new.made != seen.made:
-        _encode_member(meta, new)
-    if seen is None or new.entering != seen.entering:
-        _set(meta["labels"], ENTERING, new.entering)
-    for key, word, before in (
-        (FREED, new.freed, seen and seen.freed),
-        (CHANGED, new.changed, seen and seen.changed),
-    ):
-        if word != (before or ""):
-            notes[key] = word
-    if seen is not None and new.claim != seen.claim:
-        _encode_claim(body, new.claim, seen.claim)
-        _encode_last(notes, new)
+def _resource(found: ResourceObject) -> Iterator[_Part]:
+    member, claim = found.member, found.claim
+    record = member_record(found)
+    labels, notes = _in_pool(member.pool)
+    labels[MOVES_TO] = names.label_of_type(member.moves_to) if member.moves_to else None
+    notes |= {BY: found.made, MEMBER: json.dumps(record) if record else None}
+    yield _Part({}, {NAME: found.name})
+    yield _Part(labels, notes)
+    yield _Part({ENTERING: found.entering or None})
+    yield _Part({}, {FREED: found.freed or None})
+    yield _Part({}, {CHANGED: found.changed or None})
+    yield _claim(claim)
+    ended = note = last = None
+    if claim is not None:
+        ended = claim.ended or None
+        if claim.note is not None:
+            said = {"fence": claim.fence, "text": claim.note, "by": claim.note_by}
+            note = json.dumps(said)
+    if found.fence or found.last_holder is not None:
+        tickets = {"tickets": found.last_tickets} if claim is None else {}
+        was = {"fence": found.fence, "holder": found.last_holder}
+        last = json.dumps({**was, "transitions": found.transitions, **tickets})
+    yield _Part({}, {ENDED: ended})
+    yield _Part({}, {NOTE: note})
+    yield _Part({}, {LAST: last})
 
 
-def _encode_member(meta: Body, new: ResourceObject) -> None:
-    member = new.member
-    put_in_pool(meta, member.pool)
-    meta["annotations"][BY] = new.made
-    _set(meta["labels"], MOVES_TO, member.moves_to and names.label_of_type(member.moves_to))
-    record = member_record(new)
-    _set(meta["annotations"], MEMBER, json.dumps(record) if record else None)
-
-
-def _encode_last(notes: Body, new: ResourceObject) -> None:
-    record: dict[str, Any] = {
-        "fence": new.fence,
-        "holder": new.last_holder,
-        "transitions": new.transitions,
-    }
-    if new.claim is None:
-        record["tickets"] = new.last_tickets
-    notes[LAST] = json.dumps(record)
-
-
-def _encode_claim(body: Body, claim: Claim | None, before: Claim | None) -> None:
-    notes, labels, spec = body["metadata"]["annotations"], body["metadata"]["labels"], body["spec"]
+def _claim(claim: Claim | None) -> _Part:
+    """Return what counts of a claim, and what it is to those who read the API's own fields."""
     if claim is None:
-        labels.pop(CLAIM_LABEL, None)
-        for gone in (CLAIM, ENDED, NOTE):
-            notes.pop(gone, None)
-        for gone in ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime"):
-            spec.pop(gone, None)
-        return
-    if before is None or claim.ended != before.ended:
-        _set(notes, ENDED, claim.ended)
-    if before is None or (claim.note, claim.note_by) != (before.note, before.note_by):
-        note = {"fence": claim.fence, "text": claim.note, "by": claim.note_by}
-        _set(notes, NOTE, None if claim.note is None else json.dumps(note))
-    if before is not None and claim == before._replace(
-        ended=claim.ended, note=claim.note, note_by=claim.note_by
-    ):
-        return
-    labels[CLAIM_LABEL] = names.label_of_claim(claim.claim_key)
-    notes[CLAIM] = json.dumps(claim_record(claim))
-    if before is None or (before.claim_key, before.fence) != (claim.claim_key, claim.fence):
-        for gone in () if claim.ended else (ENDED,):
-            notes.pop(gone, None)
-        if claim.note is None:
-            notes.pop(NOTE, None)
-        spec["acquireTime"] = stamp(claim.acquire_time)
-        spec["leaseTransitions"] = claim.transitions
-    show_claim(body, claim)
+        shown = ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime")
+        return _Part({CLAIM_LABEL: None}, {CLAIM: None}, dict.fromkeys(shown))
+    ttl = claim.ttl_seconds
+    return _Part(
+        {CLAIM_LABEL: names.label_of_claim(claim.claim_key)},
+        {CLAIM: json.dumps(claim_record(claim))},
+        {
+            "acquireTime": stamp(claim.acquire_time),
+            "leaseTransitions": claim.transitions,
+            "holderIdentity": claim.holder_identity,
+            "renewTime": claim.renewed,
+            "leaseDurationSeconds": None if ttl is None else _whole_seconds(ttl),
+        },
+    )
 
 
 def show_claim(body: Body, claim: Claim) -> None:
-    """Write what a claim is to those who read the API's own fields."""
-    spec = body["spec"]
-    spec["holderIdentity"] = claim.holder_identity
-    spec["renewTime"] = claim.renewed
-    if claim.ttl_seconds is None:
-        spec.pop("leaseDurationSeconds", None)
-    else:
-        spec["leaseDurationSeconds"] = _whole_seconds(claim.ttl_seconds)
+    """Write again what only shows a claim, beside the annotation that counts."""
+    _put(body, _claim(claim)._replace(annotations={}))
 
 
 # Tickets
 
 
-def _encode_ticket(body: Body, new: TicketObject, *, is_new: bool) -> None:
-    meta, spec = body["metadata"], body["spec"]
-    if not is_new:
-        # Its place is written down, as the object doesn't show it any more.
-        meta["annotations"][PLACE] = str(new.place)
-        counts_as = None if new.counts_as == new.priority else str(new.counts_as)
-        _set(meta["annotations"], COUNTS_AS, counts_as)
-        _set(meta["annotations"], PARKED, "true" if new.is_parked else None)
-        spec["renewTime"] = new.renewed
-        return
-    meta["labels"][CLAIM_LABEL] = names.label_of_claim(new.claim_key)
-    put_in_pool(meta, new.pool)
-    meta["annotations"][TICKET] = json.dumps(ticket_record(new))
-    body["spec"] = {
-        "holderIdentity": new.holder_identity,
-        "leaseDurationSeconds": _whole_seconds(new.ttl_seconds),
-        "acquireTime": new.renewed,
-        "renewTime": new.renewed,
+def _ticket(found: TicketObject) -> Iterator[_Part]:
+    labels, notes = _in_pool(found.pool)
+    labels[CLAIM_LABEL] = names.label_of_claim(found.claim_key)
+    notes[TICKET] = json.dumps(ticket_record(found))
+    spec = {
+        "holderIdentity": found.holder_identity,
+        "leaseDurationSeconds": _whole_seconds(found.ttl_seconds),
+        "acquireTime": stamp(found.since),
     }
+    yield _Part(labels, notes, spec)
+    # Once it is renewed its place is written down, as the object doesn't show it any more.
+    place = str(found.place) if found.place else None
+    counts_as = None if found.counts_as == found.priority else str(found.counts_as)
+    parked = "true" if found.is_parked else None
+    notes = {PLACE: place, COUNTS_AS: counts_as, PARKED: parked}
+    yield _Part({}, notes, {"renewTime": found.renewed})
 
 
 # Pools
 
 
-def _encode_pool(body: Body, new: PoolObject, seen: PoolObject | None) -> None:
-    notes = body["metadata"]["annotations"]
-    if seen is None:
-        put_in_pool(body["metadata"], new.type)
-        notes[BY] = new.made
-    if seen is None or new.settings != seen.settings:
-        notes[SETTINGS] = json.dumps(settings_record(new.settings))
-    if (new.epoch, new.floor) != ((seen.epoch, seen.floor) if seen else ("", 0)):
-        notes[EPOCH] = json.dumps([new.epoch, new.floor])
-    if (new.level, new.last_grant) != ((seen.level, seen.last_grant) if seen else (0.0, "")):
-        notes[PACE] = json.dumps([new.level, new.last_grant])
-    if new.changed != (seen.changed if seen else ""):
-        notes[CHANGED] = new.changed
-    _set(notes, COMING, "true" if new.coming else None)
-    state = None if new.state == "open" else json.dumps([new.state, new.word])
-    _set(notes, STATE, state)
+def _pool(found: PoolObject) -> Iterator[_Part]:
+    labels, notes = _in_pool(found.type)
+    yield _Part(labels, {**notes, BY: found.made})
+    yield _Part({}, {SETTINGS: json.dumps(settings_record(found.settings))})
+    yield _epoch(found)
+    pace = (found.level, found.last_grant)
+    yield _Part({}, {PACE: None if pace == (0.0, "") else json.dumps(pace)})
+    yield _Part({}, {CHANGED: found.changed or None})
+    yield _Part({}, {COMING: "true" if found.coming else None})
+    state = None if found.state == "open" else json.dumps([found.state, found.word])
+    yield _Part({}, {STATE: state})
 
 
-def _encode_belonging(body: Body, new: BelongingObject) -> None:
-    notes = body["metadata"]["annotations"]
-    record = belonging_record(new.pools, new.pending)
-    notes[BELONGING], notes[BY] = json.dumps(record), new.made
-    notes.pop(EXPECT, None)
-    if new.epoch or new.floor:
-        notes[EPOCH] = json.dumps([new.epoch, new.floor])
+def _epoch(found: PoolObject | BelongingObject) -> _Part:
+    epoch = (found.epoch, found.floor)
+    return _Part({}, {EPOCH: None if epoch == ("", 0) else json.dumps(epoch)})
 
 
 def new_expectations(patterns: Mapping[str, str]) -> Body:
@@ -284,18 +277,20 @@ def new_expectations(patterns: Mapping[str, str]) -> Body:
 # Values
 
 
-def _encode_values(body: Body, new: ValuesObject) -> None:
-    meta = body["metadata"]
-    notes = {k: v for k, v in meta["annotations"].items() if not k.startswith(VALUE_DOMAIN)}
-    meta["annotations"] = notes
-    meta["labels"][SPACE] = names.label_of_type(new.space)
-    notes[SUBJECT], notes[BY] = f"{new.space}/{new.subject}", new.made
-    records = {kind: _write_said(notes, kind, each) for kind, each in new.said.items()}
-    untils = {word: until_record(until) for word, until in new.contents.items()}
+def _values(found: ValuesObject) -> _Part:
+    notes: dict[str, str | None] = {SUBJECT: f"{found.space}/{found.subject}", BY: found.made}
+    records = {kind: _write_said(notes, kind, each) for kind, each in found.said.items()}
+    untils = {word: until_record(until) for word, until in found.contents.items()}
     notes[KEPT] = json.dumps({"said": records, "contents": untils})
+    return _Part({SPACE: names.label_of_type(found.space)}, notes)
 
 
-def _write_said(notes: dict[str, Any], kind: str, said: Said) -> dict[str, Any]:
+def _remove_values(meta: Body) -> None:
+    notes = meta["annotations"]
+    meta["annotations"] = {k: v for k, v in notes.items() if not k.startswith(VALUE_DOMAIN)}
+
+
+def _write_said(notes: dict[str, str | None], kind: str, said: Said) -> dict[str, Any]:
     """Write a value into annotations; return the rest of its record."""
     text = _as_text(said.content)
     notes[annotation_of(kind)] = b64encode(said.content).decode() if text is None else text
@@ -346,20 +341,10 @@ def as_seen(raw: Json) -> Body:
     }
 
 
-def put_in_pool(meta: Mapping[str, Any], pool_type: str | None) -> None:
-    """Set the label and the annotation that name the pool of an object."""
-    meta["annotations"].pop(TYPE, None)
-    meta["labels"].pop(POOL, None)
-    if pool_type is not None:
-        meta["annotations"][TYPE] = pool_type
-        meta["labels"][POOL] = names.label_of_type(pool_type)
-
-
-def _set(fields: Body, key: str, value: object) -> None:
-    if value:
-        fields[key] = value
-    else:
-        fields.pop(key, None)
+def _in_pool(pool_type: str | None) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """Return the label and the annotation that name the pool of an object."""
+    label = None if pool_type is None else names.label_of_type(pool_type)
+    return {POOL: label}, {TYPE: pool_type}
 
 
 def _whole_seconds(seconds: float) -> int:

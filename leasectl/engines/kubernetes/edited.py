@@ -71,7 +71,6 @@ def as_it_counts(raw: Json) -> Body | None:
         if found.member.moves_to is not None:
             labels[MOVES_TO] = names.label_of_type(found.member.moves_to)
         if found.claim is not None and found.claim.claim_key:
-            labels[CLAIM_LABEL] = names.label_of_claim(found.claim.claim_key)
             show_claim(body, found.claim)
     is_same = labels == labels_of(raw) and body["spec"] == (raw.get("spec") or {})
     return None if is_same else body
