@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeVar, Union
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import Properties
@@ -102,6 +102,7 @@ class Definitions(NamedTuple):
     places: Mapping[str, str] = {}
 
 
+_Value = TypeVar("_Value")
 _PROPERTIES = ("properties", "userdata")
 _DEFAULT = ("default", "grace")
 # Ours, which Boskos passes over.
@@ -115,8 +116,6 @@ _AS_JSON = "yq -o json FILE | leasectl pool apply -f -"
 _PACED = PoolSettings(pace_seconds=1.0)
 _BOOLEANS = {"true": True, "false": False}
 _COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
-# What each can be; nothing is made up to max-count.
-_RANGES = {"min-count": (0, MOST_AT_ONCE), "max-count": (1, 999_999_999)}
 
 
 def parse_definitions(text: str, where: str) -> Definitions:
@@ -133,10 +132,72 @@ def parse_definitions(text: str, where: str) -> Definitions:
     return _Reader(where).read(parse_document(text, where, as_json=_AS_JSON))
 
 
+class _Node(NamedTuple):
+    """A part of a document, and what messages call it: the file, and the path in that."""
+
+    part: Part
+    where: str
+    path: str
+
+    def at(self, part: Part) -> _Node:
+        """Return the place of another part that messages call the same."""
+        return self._replace(part=part)
+
+    def refused(self, what: str) -> InvalidRequest:
+        return refusal(self.where, self.part.line, f"{self.path}{what}")
+
+    @contextlib.contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Give an error of the check inside this place."""
+        try:
+            yield
+        except InvalidRequest as error:
+            raise self.refused(f": {error}") from None
+
+    def scalar(self) -> Scalar:
+        if not isinstance(self.part, Scalar) or self.part.is_null:
+            raise self.refused(" must be a word")
+        return self.part
+
+    def read(self, check: Callable[[str], _Value]) -> _Value:
+        text = self.scalar().text
+        with self.refusing():
+            return check(text)
+
+    def whole_number(self, longest: int) -> int:
+        value = self.scalar()
+        if not value.plain or not _COUNT.fullmatch(value.text) or len(value.text) > longest:
+            raise self.refused(f': "{printable(value.text)}" is not a whole number')
+        return int(value.text)
+
+    def items(self, of_what: str = "") -> list[_Node]:
+        if not isinstance(self.part, Items):
+            raise self.refused(f" must be a list{of_what}")
+        parts = enumerate(self.part.items)
+        return [_Node(part, self.where, f"{self.path}[{n}]") for n, part in parts]
+
+    def fields(self, known: tuple[str, ...], otherwise: str) -> dict[str, _Node]:
+        """Return the fields of a mapping, without those that are null."""
+        if not isinstance(self.part, Fields):
+            raise self.refused(otherwise)
+        for key, _ in self.part.pairs:
+            if key.text not in known:
+                raise self.at(key).refused(
+                    f': "{printable(key.text)}" is unknown in a list of Boskos resources; '
+                    f"known: {', '.join(known)}"
+                )
+        return {
+            key.text: _Node(value, self.where, f"{self.path}.{key.text}")
+            for key, value in self.part.pairs
+            if not (isinstance(value, Scalar) and value.is_null)
+        }
+
+
 @dataclass
 class _Pool:
     """What the entries of one pool say so far."""
 
+    type: str
     counts: tuple[int, int] | None = None  # else it is defined by names
     names: list[str] = field(default_factory=list)
     settings: SettingsChange = NO_CHANGE
@@ -145,11 +206,11 @@ class _Pool:
     default: DefaultChange = NO_DEFAULT_CHANGE
     expected: Expected | None = None
 
-    def definition(self, pool_type: str) -> Definition:
+    def definition(self) -> Definition:
         rest = self.default, self.expected
         if self.counts is not None:
-            return CountedPool(pool_type, *self.counts, self.settings, self.of_all, *rest)
-        return NamedPool(pool_type, tuple(self.names), self.settings, self.by_name, *rest)
+            return CountedPool(self.type, *self.counts, self.settings, self.of_all, *rest)
+        return NamedPool(self.type, tuple(self.names), self.settings, self.by_name, *rest)
 
 
 class _Reader:
@@ -165,250 +226,190 @@ class _Reader:
 
     def read(self, document: Part) -> Definitions:
         if not isinstance(document, Fields):
-            raise self._refused(document, 'a mapping with "resources" is expected')
-        top = self._fields(document, ("resources",), "the file")
-        entries = top.get("resources")
+            raise refusal(self._where, document.line, 'a mapping with "resources" is expected')
+        top = _Node(document, self._where, "the file").fields(("resources",), "")
+        entries = top["resources"].part if "resources" in top else document
         if not isinstance(entries, Items) or not entries.items:
-            at = document if entries is None else entries
-            raise self._refused(at, '"resources" must be a list of at least one entry')
-        for number, entry in enumerate(entries.items):
-            self._entry(entry, f"resources[{number}]")
-        pools = tuple(pool.definition(pool_type) for pool_type, pool in self._pools.items())
+            what = '"resources" must be a list of at least one entry'
+            raise refusal(self._where, entries.line, what)
+        for entry in _Node(entries, self._where, "resources").items():
+            self._entry(entry)
         places = {
             name: f"{self._where}:{line}" if line else self._where
             for name, (_, line) in self._seen.items()
         }
+        pools = tuple(pool.definition() for pool in self._pools.values())
         return Definitions(pools, self._notes_in_order(), places)
 
-    def _entry(self, entry: Part, path: str) -> None:
-        if not isinstance(entry, Fields):
-            raise self._refused(entry, f"{path} must be a mapping with a type")
-        fields = self._fields(entry, (*_READ, *_READ_OVER), path)
+    def _entry(self, entry: _Node) -> None:
+        fields = entry.fields((*_READ, *_READ_OVER), " must be a mapping with a type")
         if "type" not in fields:
-            raise self._refused(entry, f"{path}: type is missing")
-        value = self._scalar(fields["type"], f"{path}.type")
-        with self._refusing(value, path):
+            raise entry.refused(": type is missing")
+        value = fields["type"].scalar()
+        with entry.at(value).refusing():
             pool_type = check_own_type(value.text)
         self._note_what_is_read_over(entry, fields)
         counts = [key for key in ("min-count", "max-count") if key in fields]
         names = fields.get("names")
-        if isinstance(names, Items) and not names.items:
+        if names is not None and isinstance(names.part, Items) and not names.part.items:
             names = None
         if names is not None and counts:
-            raise self._refused(fields[counts[0]], f"{path}: either names or {counts[0]}")
+            raise entry.at(fields[counts[0]].part).refused(f": either names or {counts[0]}")
         if names is None and not counts:
-            raise self._refused(
-                entry,
-                f'{path}: pool "{pool_type}" has neither names nor max-count; to delete a pool: '
-                f"leasectl pool delete {pool_type}",
+            raise entry.refused(
+                f': pool "{pool_type}" has neither names nor max-count; to delete a pool: '
+                f"leasectl pool delete {pool_type}"
             )
         known = self._pools.get(pool_type)
         if known is not None and (counts or known.counts is not None):
-            raise self._refused(
-                entry, f'{path}: pool "{pool_type}" is there twice, and not by names alone'
-            )
-        pool = self._pools.setdefault(pool_type, _Pool())
-        self._add_settings(pool_type, pool, fields, path)
-        self._add_default(pool_type, pool, fields, path)
+            raise entry.refused(f': pool "{pool_type}" is there twice, and not by names alone')
+        pool = self._pools.setdefault(pool_type, _Pool(pool_type))
+        self._add_settings(pool, fields, entry)
+        self._add_default(pool, fields, entry)
         if "expect" in fields:
-            self._add_expected(pool_type, pool, fields["expect"], f"{path}.expect")
-        added = None if names is None else self._add_names(pool_type, pool, names, path)
-        if any(key in fields for key in _PROPERTIES):
-            self._add_properties(pool, added, fields, path)
+            self._add_expected(pool, fields["expect"])
+        added = None if names is None else self._add_names(pool, names)
+        self._add_properties(pool, added, fields)
         if names is None:
-            pool.counts = self._counts(entry, fields, path)
+            pool.counts = self._counts(entry, fields)
 
-    def _add_names(self, pool_type: str, pool: _Pool, names: Part, path: str) -> Sequence[str]:
+    def _add_names(self, pool: _Pool, names: _Node) -> Sequence[str]:
         """Take in the names of an entry, which are returned."""
-        if not isinstance(names, Items):
-            raise self._refused(names, f"{path}.names must be a list")
         added = []
-        for number, item in enumerate(names.items):
-            at = f"{path}.names[{number}]"
-            value = self._scalar(item, at)
-            with self._refusing(value, at):
-                name = check_own_name(value.text)
+        for item in names.items():
+            name = item.read(check_own_name)
             if name in self._seen:
                 first_type, line = self._seen[name]
                 there = f" in line {line}" if line else ""
-                raise self._refused(
-                    value, f'{at}: "{name}" is already in pool "{first_type}"{there}'
-                )
-            self._seen[name] = (pool_type, value.line)
+                raise item.refused(f': "{name}" is already in pool "{first_type}"{there}')
+            self._seen[name] = (pool.type, item.part.line)
             added.append(name)
-        self._count_in(len(added), names)
+        self._count_in(len(added), names.part)
         pool.names += added
         return added
 
-    def _add_settings(
-        self, pool_type: str, pool: _Pool, fields: Mapping[str, Part], path: str
-    ) -> None:
+    def _add_settings(self, pool: _Pool, fields: Mapping[str, _Node], entry: _Node) -> None:
         """Take in how a pool is to grant; several entries of one pool may each say some of it."""
         said: dict[str, Any] = pool.settings._asdict()
         for key in (each for each in _SETTINGS if each in fields):
             name = key if key == "burst" else f"{key}_seconds"
+            node = fields[key]
+            of_entry = entry.at(node.part)
             if said[name] is not None:
-                raise self._refused(
-                    fields[key], f'{path}: {key} of pool "{pool_type}" is there twice'
-                )
-            said[name] = self._setting(key, self._scalar(fields[key], f"{path}.{key}"), path)
-            with self._refusing(fields[key], path):
+                raise of_entry.refused(f': {key} of pool "{pool.type}" is there twice')
+            said[name] = node.whole_number(9) if key == "burst" else node.read(parse_duration)
+            with of_entry.refusing():
                 # Whether it goes with what the pool has is seen later.
                 changed(_PACED, SettingsChange(**{name: said[name]}))
         pool.settings = SettingsChange(**said)
 
-    def _setting(self, key: str, value: Scalar, path: str) -> float | int:
-        if key == "burst":
-            return self._whole_number(value, f"{path}.burst", longest=9)
-        with self._refusing(value, f"{path}.{key}"):
-            return parse_duration(value.text)
-
-    def _add_default(
-        self, pool_type: str, pool: _Pool, fields: Mapping[str, Part], path: str
-    ) -> None:
+    def _add_default(self, pool: _Pool, fields: Mapping[str, _Node], entry: _Node) -> None:
         """Take in whether a pool is to be the default; one entry says that, of one pool."""
         given = [fields[key] for key in _DEFAULT if key in fields]
         if not given:
             return
+        first = entry.at(given[0].part)
         if pool.default != NO_DEFAULT_CHANGE:
-            raise self._refused(given[0], f'{path}: default of pool "{pool_type}" is there twice')
+            raise first.refused(f': default of pool "{pool.type}" is there twice')
         is_default = grace_seconds = None
         if "default" in fields:
-            part = fields["default"]
+            part = fields["default"].part
             if not isinstance(part, Scalar) or not part.plain or part.text not in _BOOLEANS:
-                raise self._refused(part, f"{path}.default must be true or false")
+                raise fields["default"].refused(" must be true or false")
             is_default = _BOOLEANS[part.text]
         if "grace" in fields:
-            part = fields["grace"]
+            grace = fields["grace"]
             if not is_default:
                 what = "grace applies to the default pool only; add default: true"
-                raise self._refused(part, f"{path}: {what}")
-            if not isinstance(part, Scalar):
-                raise self._refused(part, f"{path}.grace must be a word")
-            with self._refusing(part, f"{path}.grace"):
-                grace_seconds = parse_duration(part.text)
-                check_grace(grace_seconds)
+                raise entry.at(grace.part).refused(f": {what}")
+            grace_seconds = grace.read(_read_grace)
         others = [each for each, other in self._pools.items() if other.default.is_default]
         if is_default and others:
-            raise self._refused(
-                given[0], f'{path}: pool "{others[0]}" is the default already; one can be'
-            )
+            raise first.refused(f': pool "{others[0]}" is the default already; one can be')
         pool.default = DefaultChange(is_default, grace_seconds)
 
-    def _add_expected(self, pool_type: str, pool: _Pool, part: Part, path: str) -> None:
+    def _add_expected(self, pool: _Pool, node: _Node) -> None:
         """Read the names and patterns that an entry expects in its pool."""
-        if not isinstance(part, Items):
-            raise self._refused(part, f"{path} must be a list of names and patterns")
+        items = node.items(" of names and patterns")
         if pool.expected is not None:
-            raise self._refused(part, f'{path} of pool "{pool_type}" is there twice')
+            raise node.refused(f' of pool "{pool.type}" is there twice')
         names, patterns = list[str](), list[str]()
-        for number, item in enumerate(part.items):
-            at = f"{path}[{number}]"
-            value = self._scalar(item, at)
-            is_pattern = "*" in value.text or "?" in value.text
-            with self._refusing(value, at):
-                subject = check_pattern(value.text) if is_pattern else check_own_name(value.text)
+        for item in items:
+            text = item.scalar().text
+            is_pattern = "*" in text or "?" in text
+            subject = item.read(check_pattern if is_pattern else check_own_name)
             if subject in self._expected_in:
                 other = self._expected_in[subject]
-                raise self._refused(
-                    value, f'{at}: "{subject}" is already expected in pool "{other}"'
-                )
-            self._expected_in[subject] = pool_type
+                raise item.refused(f': "{subject}" is already expected in pool "{other}"')
+            self._expected_in[subject] = pool.type
             (patterns if is_pattern else names).append(subject)
-        self._count_in(len(part.items), part)
+        self._count_in(len(items), node.part)
         pool.expected = Expected(tuple(names), tuple(patterns))
 
     def _add_properties(
-        self, pool: _Pool, names: Sequence[str] | None, fields: Mapping[str, Part], path: str
+        self, pool: _Pool, names: Sequence[str] | None, fields: Mapping[str, _Node]
     ) -> None:
         """Read the properties of an entry: of all its resources, and of single names."""
+        given = [fields[each] for each in _PROPERTIES if each in fields]
         of_all: dict[str, str] = {}
         of_one: dict[str, dict[str, str]] = {}
-        for what in (each for each in _PROPERTIES if each in fields):
-            part, at = fields[what], f"{path}.{what}"
-            if not isinstance(part, Fields):
-                raise self._refused(part, f"{at} must be a mapping")
-            for key, value in part.pairs:
-                if not (isinstance(value, Fields) and what == "properties"):
-                    self._put(of_all, key, value, at)
+        for node in given:
+            if not isinstance(node.part, Fields):
+                raise node.refused(" must be a mapping")
+            for key, value in node.part.pairs:
+                if not isinstance(value, Fields) or node is not fields.get("properties"):
+                    _put(of_all, key, node.at(value))
                     continue
                 if names is None:
-                    raise self._refused(
-                        value,
-                        f"{at}: an entry without names can't give properties of single resources",
-                    )
+                    what = "an entry without names can't give properties of single resources"
+                    raise node.at(value).refused(f": {what}")
                 if key.text not in names:
                     said = f'"{printable(key.text)}" is none of the entry\'s names'
-                    raise self._refused(key, f"{at}: {said}")
+                    raise node.at(key).refused(f": {said}")
                 own = of_one.setdefault(key.text, {})
                 for own_key, own_value in value.pairs:
-                    self._put(own, own_key, own_value, f"{at}.{key.text}")
-            with self._refusing(part, at):
+                    _put(own, own_key, _Node(own_value, self._where, f"{node.path}.{key.text}"))
+            with node.refusing():
                 check_count("there are", len(of_all))
                 for name, own in of_one.items():
                     check_count(f'"{name}" has', len({**of_all, **own}))
-        if names is None:
+        if given and names is None:
             pool.of_all = tuple(sorted(of_all.items()))
-        for name in names or ():
+        for name in names or () if given else ():
             pool.by_name[name] = tuple(sorted({**of_all, **of_one.get(name, {})}.items()))
 
-    def _put(self, into: dict[str, str], key: Scalar, value: Part, path: str) -> None:
-        if not isinstance(value, Scalar) or value.is_null:
-            raise self._refused(value, f"{path}.{printable(key.text)} must be a word")
-        if key.text in into:
-            raise self._refused(key, f'{path}: "{printable(key.text)}" is there twice')
-        with self._refusing(key, path):
-            into[check_key(key.text)] = check_value(key.text, value.text)
-
-    def _counts(self, entry: Part, fields: Mapping[str, Part], path: str) -> tuple[int, int]:
+    def _counts(self, entry: _Node, fields: Mapping[str, _Node]) -> tuple[int, int]:
         if "max-count" not in fields:
-            raise self._refused(entry, f"{path}: max-count is missing, the most that there may be")
-        most = self._number(fields, "max-count", path)
-        least = self._number(fields, "min-count", path) if "min-count" in fields else 0
+            raise entry.refused(": max-count is missing, the most that there may be")
+        most = _number(fields["max-count"], 1, 999_999_999)  # nothing is made up to that
+        least = _number(fields["min-count"], 0, MOST_AT_ONCE) if "min-count" in fields else 0
         if least > most:
-            raise self._refused(entry, f"{path}: min-count {least} is more than max-count {most}")
-        self._count_in(least, entry)
+            raise entry.refused(f": min-count {least} is more than max-count {most}")
+        self._count_in(least, entry.part)
         if least < most:
             self._note(
-                fields["max-count"],
+                fields["max-count"].part,
                 "resources are not created on demand, so max-count only limits the pool; add "
                 "them with leasectl pool add",
             )
         return least, most
 
-    def _number(self, fields: Mapping[str, Part], key: str, path: str) -> int:
-        value = self._scalar(fields[key], f"{path}.{key}")
-        number = self._whole_number(value, f"{path}.{key}", longest=1000)
-        least, most = _RANGES[key]
-        if not least <= number <= most:
-            said = printable(value.text)
-            raise self._refused(value, f"{path}.{key} {said}: it can be {least} to {most}")
-        return number
-
-    def _whole_number(self, value: Scalar, path: str, *, longest: int) -> int:
-        is_number = value.plain and _COUNT.fullmatch(value.text) and len(value.text) <= longest
-        if not is_number:
-            said = printable(value.text)
-            raise self._refused(value, f'{path}: "{said}" is not a whole number')
-        return int(value.text)
-
     def _count_in(self, count: int, part: Part) -> None:
         self._total += count
         if self._total > MOST_AT_ONCE:
-            raise self._refused(part, f"more than {MOST_AT_ONCE} resources at a time")
+            what = f"more than {MOST_AT_ONCE} resources at a time"
+            raise refusal(self._where, part.line, what)
 
-    def _note_what_is_read_over(self, entry: Fields, fields: Mapping[str, Part]) -> None:
-        for key, _ in entry.pairs:
+    def _note_what_is_read_over(self, entry: _Node, fields: Mapping[str, _Node]) -> None:
+        assert isinstance(entry.part, Fields)
+        for key, _ in entry.part.pairs:
             if key.text in _READ_OVER and key.text in fields:
                 self._note(key, f"{key.text} is ignored: leasectl doesn't know it")
-        state = fields.get("state")
-        if state is None:
-            return
-        if not isinstance(state, Scalar):
-            raise self._refused(state, "state must be a word")
-        if state.text != "free":
-            said = printable(state.text)
-            self._note(state, f"state {said} is ignored: new resources are free at once")
+        if "state" in fields:
+            state = fields["state"]._replace(path="state").scalar()
+            if state.text != "free":
+                said = printable(state.text)
+                self._note(state, f"state {said} is ignored: new resources are free at once")
 
     def _note(self, part: Part, text: str) -> None:
         self._notes.setdefault(text, {})[part.line] = None
@@ -423,33 +424,27 @@ class _Reader:
         also = f" (also in {lines} {listed([str(line) for line in others])})" if others else ""
         return str(refusal(self._where, first, text + also))
 
-    def _fields(self, part: Fields, known: tuple[str, ...], path: str) -> dict[str, Part]:
-        """The fields of a mapping, without those that are null."""
-        for key, _ in part.pairs:
-            if key.text not in known:
-                raise self._refused(
-                    key,
-                    f'{path}: "{printable(key.text)}" is unknown in a list of Boskos resources; '
-                    f"known: {', '.join(known)}",
-                )
-        return {
-            key.text: value
-            for key, value in part.pairs
-            if not (isinstance(value, Scalar) and value.is_null)
-        }
 
-    def _scalar(self, part: Part, path: str) -> Scalar:
-        if not isinstance(part, Scalar) or part.is_null:
-            raise self._refused(part, f"{path} must be a word")
-        return part
+def _read_grace(text: str) -> float:
+    seconds = parse_duration(text)
+    check_grace(seconds)
+    return seconds
 
-    @contextlib.contextmanager
-    def _refusing(self, part: Part, path: str) -> Iterator[None]:
-        """Give an error of the check inside the place of the part that it is about."""
-        try:
-            yield
-        except InvalidRequest as error:
-            raise self._refused(part, f"{path}: {error}") from None
 
-    def _refused(self, part: Part, what: str) -> InvalidRequest:
-        return refusal(self._where, part.line, what)
+def _number(node: _Node, least: int, most: int) -> int:
+    number = node.whole_number(1000)
+    if not least <= number <= most:
+        said = printable(node.scalar().text)
+        raise node.refused(f" {said}: it can be {least} to {most}")
+    return number
+
+
+def _put(into: dict[str, str], key: Scalar, value: _Node) -> None:
+    part = value.part
+    if not isinstance(part, Scalar) or part.is_null:
+        raise value.refused(f".{printable(key.text)} must be a word")
+    at_key = value.at(key)
+    if key.text in into:
+        raise at_key.refused(f': "{printable(key.text)}" is there twice')
+    with at_key.refusing():
+        into[check_key(key.text)] = check_value(key.text, part.text)
