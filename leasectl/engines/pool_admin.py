@@ -139,12 +139,6 @@ class PoolAdmin(Protocol):
             NotFound: No such type.
         """
 
-    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        """Add free resources to a pool; InvalidRequest when a name is taken."""
-
-    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        """Take resources out; NotAllowed when one is held, unless forced: its lease is lost."""
-
     def end_early(
         self,
         claim_key: str,

@@ -7,6 +7,7 @@ import pytest
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotFound
 from leasectl.model import Lease, Request
 from tests.contract.world import Client, World, are_numbered
+from tests.kit.pool_changes import remove_resources
 from tests.kit.waits import eventually
 
 A = Request("A")
@@ -167,7 +168,7 @@ class TestPoolsThatGo:
         assert names_of(pending.result()) == ["A--00"]
 
     def test_it_begins_without_a_pool_that_is_empty(self, world: World) -> None:
-        world.pools.remove_resources("A", ["A--00"], force=False)
+        remove_resources(world.members, "A", ["A--00"])
         assert names_of(world.client().acquire(EITHER)) == ["B--00"]
 
     def test_it_ends_with_the_last_pool(self, world: World) -> None:
@@ -180,8 +181,8 @@ class TestPoolsThatGo:
             pending.result()
 
     def test_it_ends_when_none_can_meet_it(self, world: World) -> None:
-        world.pools.remove_resources("A", ["A--00"], force=False)
-        world.pools.remove_resources("B", ["B--00"], force=False)
+        remove_resources(world.members, "A", ["A--00"])
+        remove_resources(world.members, "B", ["B--00"])
         with pytest.raises(InvalidRequest, match="can never be met"):
             world.client().acquire(EITHER, wait=None)
 

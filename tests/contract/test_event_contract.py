@@ -12,6 +12,7 @@ from leasectl.model import Lease, Request
 from leasectl.state.event import Event, EventFilter, EventKind
 from leasectl.system.poll import is_readable
 from tests.contract.world import Client, World
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.story import story_of
 from tests.kit.waits import eventually, wait_readable
 
@@ -171,7 +172,7 @@ class TestALoss:
         make_pool(world, 3)
         holder = world.client()
         holder.acquire(TWO)
-        world.pools.remove_resources("T", ["T--00", "T--01", "T--02"], force=True)
+        remove_resources(world.members, "T", ["T--00", "T--01", "T--02"], force=True)
         ends = told(world, "lost", "released")
         assert {each.by for each in ends} == {"removal"}
         assert {each.handle for each in ends} == {holder.claim_key}
@@ -238,8 +239,8 @@ class TestNoGrant:
 class TestAPool:
     def test_it_was_made_changed_and_deleted(self, world: World) -> None:
         world.pools.create_pool("T", ["a", "b"], settings=PoolSettings(pace_seconds=20.0))
-        world.pools.add_resources("T", ["c"])
-        world.pools.remove_resources("T", ["a", "c"], force=False)
+        add_resources(world.members, "T", ["c"])
+        remove_resources(world.members, "T", ["a", "c"])
         world.pools.change_settings("T", PoolSettings(pace_seconds=10.0, burst=2))
         world.pools.delete_pool("T", force=False)
         made, added, removed, paced, deleted = world.events.read()
@@ -259,7 +260,7 @@ class TestAPool:
         world.client().acquire(ONE)
         before = world.events.last_number()
         with pytest.raises(NotAllowed):
-            world.pools.remove_resources("T", ["T--00"], force=False)
+            remove_resources(world.members, "T", ["T--00"])
         with pytest.raises(NotAllowed):
             world.pools.delete_pool("T", force=False)
         assert [e for e in told(world, "pool changed", "pool deleted") if e.number > before] == []

@@ -11,6 +11,7 @@ from leasectl.model import Claimant, Request, Where
 from leasectl.system.process import this_process
 from tests.contract.test_member_contract import in_pool, names_of, to_cordon, to_move, update
 from tests.contract.world import World
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.waits import eventually
 
 ONE, TWO, THREE = (Request("T", count) for count in (1, 2, 3))
@@ -48,7 +49,7 @@ class TestWhoeverWaitsAlready:
         holder = world.client()
         holder.acquire(THREE)
         group, pair = world.client().begin(THREE), world.client().begin(TWO)
-        world.pools.remove_resources("T", ["T--02"], force=True)
+        remove_resources(world.members, "T", ["T--02"], force=True)
         holder.free()
         assert names_of(pair.result()) == ["T--00", "T--01"]
         assert not group.done()
@@ -59,9 +60,9 @@ class TestWhoeverWaitsAlready:
         holder, other = world.client(), world.client()
         holder.acquire(TWO)
         group = world.client().begin(THREE)
-        world.pools.remove_resources("T", ["T--02"], force=True)
+        remove_resources(world.members, "T", ["T--02"], force=True)
         other_end = other.begin(TWO)
-        world.pools.add_resources("T", ["T--03"])
+        add_resources(world.members, "T", ["T--03"])
         eventually(lambda: not world.pools.pools("T")[0].queue[0].suspended)
         holder.free()
         assert names_of(group.result()) == ["T--03", "T--00", "T--01"]
@@ -70,10 +71,10 @@ class TestWhoeverWaitsAlready:
     def test_for_a_name_that_goes_waits_until_it_comes_again(self, world: World) -> None:
         world.client().acquire(Request("T", name="T--00"))
         named = world.client().begin(Request("T", name="T--00"))
-        world.pools.remove_resources("T", ["T--00"], force=True)
+        remove_resources(world.members, "T", ["T--00"], force=True)
         assert names_of(world.client().acquire(TWO)) == ["T--01", "T--02"]
         assert not named.done()
-        world.pools.add_resources("T", ["T--00"])
+        add_resources(world.members, "T", ["T--00"])
         assert names_of(named.result()) == ["T--00"]
 
     def test_and_has_stopped_keeps_nobody_from_anything(self, world: World) -> None:
@@ -82,7 +83,7 @@ class TestWhoeverWaitsAlready:
         group = stopped.begin(THREE)
         stopped.stop()
         pair = world.client().begin(TWO)
-        world.pools.remove_resources("T", ["T--02"], force=True)
+        remove_resources(world.members, "T", ["T--02"], force=True)
         holder.free()
         assert names_of(pair.result()) == ["T--00", "T--01"]
         stopped.go_on()
@@ -92,18 +93,18 @@ class TestWhoeverWaitsAlready:
         world.client().acquire(THREE)
         looking = Looking(world, TWO)
         assert looking.look().impossible is None
-        world.pools.remove_resources("T", ["T--01", "T--02"], force=True)
+        remove_resources(world.members, "T", ["T--01", "T--02"], force=True)
         assert looking.look() == Outlook(
             impossible='pool "T" has 1 resource that can be leased now, so --count 2 can\'t be met'
         )
-        world.pools.add_resources("T", ["T--03"])
+        add_resources(world.members, "T", ["T--03"])
         assert looking.look().impossible is None
         looking.end()
 
     def test_ends_with_the_pool(self, world: World) -> None:
         world.client().acquire(THREE)
         pending = world.client().begin(THREE)
-        world.pools.remove_resources("T", ["T--02"], force=True)
+        remove_resources(world.members, "T", ["T--02"], force=True)
         world.pools.delete_pool("T", force=True)
         with pytest.raises(NotFound, match='no pool "T"'):
             pending.result()
@@ -111,7 +112,7 @@ class TestWhoeverWaitsAlready:
     def test_ends_when_its_time_is_over(self, world: World) -> None:
         world.client().acquire(THREE)
         pending = world.client().begin(THREE, wait=SOON)
-        world.pools.remove_resources("T", ["T--02"], force=True)
+        remove_resources(world.members, "T", ["T--02"], force=True)
         world.let_pass(SOON)
         with pytest.raises(NoLease):
             pending.result()
@@ -121,10 +122,10 @@ class TestWhoeverWaitsAlready:
         world.client().acquire(THREE)
         world.client().acquire(Request("U"))
         pending = world.client().begin(Request("U", other_types=("T",)))
-        world.pools.remove_resources("U", ["U--00"], force=True)
-        world.pools.remove_resources("T", ["T--00", "T--01", "T--02"], force=True)
+        remove_resources(world.members, "U", ["U--00"], force=True)
+        remove_resources(world.members, "T", ["T--00", "T--01", "T--02"], force=True)
         assert [len(pool.queue) for pool in world.pools.pools()] == [1, 1]
-        world.pools.add_resources("U", ["U--01"])
+        add_resources(world.members, "U", ["U--01"])
         assert names_of(pending.result()) == ["U--01"]
         assert [len(pool.queue) for pool in world.pools.pools()] == [0, 0]
 

@@ -30,6 +30,7 @@ from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotAllowed, Not
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.process import identify, this_process
 from tests.contract.world import World
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.waits import eventually
 
 TTL = 10.0
@@ -568,7 +569,7 @@ class TestPoolsThatAreMadeGivenMoreAndDeleted:
     def test_have_the_default_one_hold_back_what_it_is_given(self, world: World) -> None:
         make_pools(world)
         world.members.change_belonging(partial(set_default, pool_type="B", grace_seconds=GRACE))
-        world.pools.add_resources("B", ["n"])
+        add_resources(world.members, "B", ["n"])
         assert the(world, "n").by_default
         world.client().acquire(Request("B", name="b-1"))
         with pytest.raises(NoLease):
@@ -600,12 +601,12 @@ class TestPoolsThatAreMadeGivenMoreAndDeleted:
         make_pools(world)
         update(world, to_expect("A"), "n")
         with pytest.raises(NotAllowed, match='is expected in pool "A"'):
-            world.pools.add_resources("B", ["m", "n"])
+            add_resources(world.members, "B", ["m", "n"])
         with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             world.pools.create_pool("C", ["m", "n"])
         assert [pool.type for pool in world.pools.pools()] == ["A", "B"]
         assert in_pool(world, "B") == ["b-1"]
-        world.pools.add_resources("A", ["n"])
+        add_resources(world.members, "A", ["n"])
         assert the(world, "n") == Member("n", "A", expected="A")
 
 
@@ -622,5 +623,5 @@ def test_a_device_name_with_a_colon_goes_through_all_steps(world: World, name: s
         assert client.free([name]) == (name,)
     world.members.update([name], lambda member, _: cordon(member, is_cordoned=True))
     assert world.members.members([name])[0].cordoned
-    world.pools.remove_resources("T", [name], force=False)
+    remove_resources(world.members, "T", [name])
     assert world.pools.pools("T")[0].resources == ()

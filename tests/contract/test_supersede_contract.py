@@ -8,6 +8,7 @@ from leasectl.errors import Cancelled
 from leasectl.model import Request
 from leasectl.text.naming import superseding_label
 from tests.contract.world import World
+from tests.kit.pool_changes import add_resources
 from tests.kit.waits import eventually
 
 
@@ -48,7 +49,7 @@ def test_the_newest_withdraws_the_older_of_its_key_and_they_are_told_why(world: 
 
 
 def test_a_request_that_is_granted_at_once_withdraws_the_older_too(world: World) -> None:
-    world.pools.add_resources("T", ["T--01"])
+    add_resources(world.members, "T", ["T--01"])
     world.client().acquire(Request("T", name="T--00"))
     older = world.client().begin(request(name="T--00"))
     assert len(world.client().acquire(request())) == 1

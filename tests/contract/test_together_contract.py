@@ -9,6 +9,7 @@ from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotFound
 from leasectl.model import Request
 from tests.contract.test_either_contract import held, names_of, queues
 from tests.contract.world import World
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.waits import eventually
 
 A = Request("A")
@@ -58,8 +59,8 @@ class TestTheGrant:
         assert queues(world) == NOBODY
 
     def test_a_count_is_of_each(self, world: World) -> None:
-        world.pools.add_resources("A", ["A--01"])
-        world.pools.add_resources("B", ["B--01", "B--02"])
+        add_resources(world.members, "A", ["A--01"])
+        add_resources(world.members, "B", ["B--01", "B--02"])
         leases = world.client().acquire(BOTH._replace(count=2))
         assert names_of(leases) == ["A--00", "A--01", "B--00", "B--01"]
         assert all(lease.fence and lease.grant for lease in leases)
@@ -200,7 +201,7 @@ class TestPoolsThatGo:
         assert queues(world) == NOBODY
 
     def test_too_many_of_one_are_refused(self, world: World) -> None:
-        world.pools.add_resources("A", ["A--01"])
+        add_resources(world.members, "A", ["A--01"])
         with pytest.raises(InvalidRequest, match="B"):
             world.client().acquire(BOTH._replace(count=2), wait=None)
         assert (queues(world), held(world)) == (NOBODY, [])
@@ -220,7 +221,7 @@ class TestPoolsThatGo:
         client = world.client()
         pending = client.begin(BOTH)
         waits_in_both(world, client.claim_key)
-        world.pools.remove_resources("B", ["B--00"], force=True)
+        remove_resources(world.members, "B", ["B--00"], force=True)
         eventually(lambda: parked(world, "A") == [client.claim_key])
         assert names_of(world.client().begin(A).result()) == ["A--00"]
         assert not pending.done()

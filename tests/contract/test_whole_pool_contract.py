@@ -9,6 +9,7 @@ from leasectl.model import Request
 from leasectl.text.naming import WHOLE_POOL_LABEL
 from tests.contract.test_member_contract import names_of, to_cordon, update
 from tests.contract.world import World
+from tests.kit.pool_changes import add_resources, remove_resources
 
 ALL = Request("T", 2, labels=(WHOLE_POOL_LABEL,))
 
@@ -37,10 +38,10 @@ def test_request_ends_without_a_lease_if_the_pool_has_changed(world: World, chan
     other.acquire(Request("T", name="T--01"))
     whole = world.client().begin(ALL)
     if change == "added":
-        world.pools.add_resources("T", ["T--02"])
+        add_resources(world.members, "T", ["T--02"])
         there = "there are 3"
     else:
-        world.pools.remove_resources("T", ["T--01"], force=True)
+        remove_resources(world.members, "T", ["T--01"], force=True)
         there = "there is 1"
     other.free()
     holder.free()

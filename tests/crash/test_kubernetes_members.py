@@ -22,6 +22,7 @@ from tests.kit.killing import EVERY_KILL, Losing, each_answer_lost
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.pool_changes import add_resources
 from tests.kit.relay import Relay
 from tests.kit.support import Cli
 
@@ -63,7 +64,7 @@ class Members:
     def move(self, number: int, arm: Arm) -> int:
         """Have two names be moved by who is killed, and by who comes next; returns how it ended."""
         names = [f"m{number}-1", f"m{number}-2"]
-        self._hosts.access.pools.add_resources("A", names)
+        add_resources(self._hosts.access.members, "A", names)
         command = ("pool", "move", "-q", "--names", ",".join(names), "--to", "B")
         code = self.run(arm, *command)
         assert code in (0, KILLED), (number, self.said())
@@ -103,14 +104,14 @@ class Members:
 
     def _held(self, name: str) -> tuple[str, str, tuple[str, ...]]:
         """A name that is held, its handle, and the command that moves it once it is free."""
-        self._hosts.access.pools.add_resources("A", [name])
+        add_resources(self._hosts.access.members, "A", [name])
         handle = self.cli.ok("acquire", "-q", "-t", "A", "--name", name, "--ttl", "60s").strip()
         return name, handle, ("pool", "move", "-q", "--names", name, "--to", "B", "--when-free")
 
     def move_all(self, losing: Losing) -> None:
         """Have names be moved, at once and by a release, by who loses an answer."""
         free, held = f"m{losing.number}", f"f{losing.number}"
-        self._hosts.access.pools.add_resources("A", [free, held])
+        add_resources(self._hosts.access.members, "A", [free, held])
         handle = self.cli.ok("acquire", "-q", "-t", "A", "--name", held, "--ttl", "60s").strip()
         losing.begin()
         self.cli.ok("pool", "move", "-q", "--names", f"{free},{held}", "--to", "B", "--when-free")

@@ -306,7 +306,7 @@ def remove(
         for each in kept:
             pool_options.say_done(quiet, leaves_later(each, pool_type))
     else:
-        service.pools.remove_resources(pool_type, wanted, force=False)
+        memberships.remove(service, pool_type, wanted)
         removed, left = wanted, ()
     if removed:
         pool_options.say_done(

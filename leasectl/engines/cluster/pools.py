@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -39,7 +40,7 @@ from leasectl.engines.cluster.view import PoolView, views_of
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
 from leasectl.engines.pool_admin import Decide
 from leasectl.engines.rules.events import pool_made, settings_changed
-from leasectl.engines.rules.membership import Member, Pools, add, remove
+from leasectl.engines.rules.membership import Member, Pools, add
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.model import Process
 from leasectl.system.signals import pause
@@ -183,28 +184,6 @@ class ClusterPools:
                 return True
         raise too_fast(f'pool "{pool_type}"')
 
-    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        self._pool(pool_type)
-        _check_twice(pool_type, names)
-        update = Update(names, _to_add(pool_type))
-        try:
-            self._members.carry_out(update, self._members.reaped())
-        except LeaseError:
-            back = {each.name: each for each in update.changed()}
-            with contextlib.suppress(LeaseError):  # but for what others have done since
-                self._members.update(
-                    tuple(back),
-                    lambda now, _: back[now.name] if now == update.after[now.name] else now,
-                )
-            raise
-
-    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        self._pool(pool_type)
-        self._members.update(
-            tuple(dict.fromkeys(names)),
-            lambda member, _: remove(member, pool_type, force=force),
-        )
-
     def end_early(
         self,
         claim_key: str,
@@ -228,7 +207,9 @@ class ClusterPools:
             InvalidRequest: One is in a pool, or given twice.
             NotAllowed: One belongs to another pool.
         """
-        _check_twice(pool_type, names)
+        twice = [name for name, number in Counter(names).items() if number > 1]
+        if twice:
+            raise refusals.name_taken(twice[0], pool_type)
         known = self._members.reaped()
         there = known.objects.get(pool_type)
         if there is not None and there.state == "open":
@@ -354,11 +335,3 @@ def _to_add(pool_type: str) -> Decide:
         return add(member, pool_type, pools)
 
     return added
-
-
-def _check_twice(pool_type: str, names: Sequence[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise refusals.name_taken(name, pool_type)
-        seen.add(name)

@@ -17,11 +17,9 @@ from leasectl.engines.local.wants import LocalSettings
 from leasectl.engines.rules.events import (
     POOL_DELETED,
     pool_made,
-    resources_added,
-    resources_removed,
     settings_changed,
 )
-from leasectl.engines.rules.membership import add, remove
+from leasectl.engines.rules.membership import Member, add, remove
 from leasectl.engines.rules.turns import effective_priority
 from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
@@ -125,8 +123,19 @@ class LocalPools:
             self._state.write_back()  # a lost log must not cost a pool
             if settings != NO_SETTINGS:
                 self._change_settings(pool_type, settings)
-            self._add_resources(pool_type, names)
+            self._memberships.write(*self._added(pool_type, names), is_told=False)
             self._memberships.note("pool made", pool_type, names, pool_made(len(names), settings))
+
+    def _added(self, pool_type: str, names: Sequence[str]) -> tuple[list[Member], list[Member]]:
+        """Return the memberships of a new pool's names, before and after."""
+        pools, before, seen = self._memberships.pools(), [], set[str]()
+        for name in names:
+            member = self._memberships.member(name)
+            if member.pool is not None or name in seen:
+                raise refusals.name_taken(name, member.pool or pool_type)
+            seen.add(name)
+            before.append(member)
+        return before, [add(each, pool_type, pools) for each in before]
 
     def change_settings(
         self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
@@ -146,37 +155,6 @@ class LocalPools:
         if settings.aging_seconds:
             self._store.queues.order(pool_type).complete()
         self._store.queues.wake_all(pool_type)
-
-    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        with self._state.transaction():
-            self._store.pool(pool_type)
-            self._add_resources(pool_type, names)
-            self._memberships.note("pool changed", pool_type, names, resources_added(len(names)))
-
-    def _add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        pools, before, seen = self._memberships.pools(), [], set[str]()
-        for name in names:
-            member = self._memberships.member(name)
-            if member.pool is not None or name in seen:
-                raise refusals.name_taken(name, member.pool or pool_type)
-            seen.add(name)
-            before.append(member)
-        after = [add(each, pool_type, pools) for each in before]
-        self._memberships.write(before, after, is_told=False)
-
-    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        with self._state.transaction():
-            self._store.pool(pool_type)
-            names = list(dict.fromkeys(names))
-            self._remove_resources(pool_type, names, force=force)
-            self._memberships.note("pool changed", pool_type, names, resources_removed(len(names)))
-
-    def _remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        self._store.expire(pool_type)
-        before = [self._memberships.member(name) for name in names]
-        # First check that all can go: after a refusal, the transaction may go on.
-        after = [remove(each, pool_type, force=force) for each in before]
-        self._memberships.write(before, after, is_told=False)
 
     def end_early(
         self,
@@ -203,8 +181,11 @@ class LocalPools:
             waiting = len(pool.queue)
             if not force and (pool.held or waiting):
                 raise refusals.pool_in_use(pool_type, pool.held, waiting)
+            self._store.expire(pool_type)
             names = [r.name for r in pool.resources]
-            self._remove_resources(pool_type, names, force=force)
+            before = [self._memberships.member(name) for name in names]
+            after = [remove(each, pool_type, force=force) for each in before]
+            self._memberships.write(before, after, is_told=False)
             self._memberships.stay(pool_type)
             self._store.queues.wake_all(pool_type)
             for entry in pool.queue:

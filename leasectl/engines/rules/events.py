@@ -122,16 +122,6 @@ def pool_made(count: int, settings: PoolSettings) -> str:
     return f"{counted(count, 'resource')}, {_settings(settings)}"
 
 
-def resources_added(count: int) -> str:
-    """Return the event of resources that were added to a pool."""
-    return counted(count, "resource") + _ADDED
-
-
-def resources_removed(count: int) -> str:
-    """Return the event of resources that were removed from a pool."""
-    return counted(count, "resource") + _REMOVED
-
-
 def gained(event: Event) -> int:
     """How many resources more a pool has by an event of it; less than 0 for fewer."""
     if event.kind == "pool made" or event.reason.endswith(_ADDED):

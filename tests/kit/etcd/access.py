@@ -64,7 +64,7 @@ class Access:
         opened = open_etcd(self.gateway, state_id=state_id, lost=lost, clock=CLOCK, kept=kept)
         self.keys, self.context = self.gateway.keys, opened.context
         self.engine, self.pools, self.events = opened.engine, opened.pools, opened.events
-        self.values = opened.values
+        self.members, self.values = opened.members, opened.values
         self.backend = PoolBackend("etcd:", self.engine, opened, clock=CLOCK)
 
     def acquire(

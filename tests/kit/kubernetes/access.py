@@ -40,6 +40,7 @@ class Access:
             posting=Posting(api, choice.namespace, clock=CLOCK) if tells_events else None,
         )
         self.engine, self.pools = opened.engine, opened.pools
+        self.members = opened.members
         self.backend = KubernetesBackend("kubernetes:", self.engine, opened, clock=CLOCK)
 
     def acquire(self, claim_key: str, request: Request) -> tuple[Lease, ...]:

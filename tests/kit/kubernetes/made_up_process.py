@@ -38,6 +38,7 @@ class Process:
             clock=clock,
         )
         self.engine, self.pools = self.opened.engine, self.opened.pools
+        self.members = self.opened.members
 
     def _note_lost(self, claim_key: str, names: Sequence[str]) -> None:
         self.lost += [(claim_key, name) for name in names]

@@ -16,6 +16,7 @@ from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.model import Claimant, Lease, Process, Request
 from tests.kit.forking import child as child
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore, MadeUpWaiter
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
@@ -134,7 +135,7 @@ class Scene:
     def __init__(self, time: ManualClock) -> None:
         self.time = time
         store = MadeUpStore(time.clock)
-        self.pools = store.pools
+        self.pools, self.members = store.pools, store.members
         self.engine = Engine(store)
         self.backend = PoolBackend(
             "made-up:",
@@ -250,7 +251,7 @@ class TestTheGrant:
 
 class TestTheStart:
     def test_waits_for_those_alone_that_could_meet_it(self, scene: Scene) -> None:
-        scene.pools.remove_resources("A", ["A--00"], force=True)
+        remove_resources(scene.members, "A", ["A--00"], force=True)
         waiter = scene.waiter()
         waiter.check()
         waiter.enqueue()
@@ -341,11 +342,11 @@ class TestTheEnd:
     ) -> None:
         steps = scene.turn()
         next(steps)
-        scene.pools.remove_resources("B", ["B--00"], force=True)
+        remove_resources(scene.members, "B", ["B--00"], force=True)
         scene.engine.expired = {"A"}
         steps.send(set())
         assert scene.waiting() == ["A", "B"]
-        scene.pools.add_resources("B", ["B--01"])
+        add_resources(scene.members, "B", ["B--01"])
         finish(steps)
         assert scene.journal.pool_type == "B"
 

@@ -119,7 +119,7 @@ class Line:
     def __init__(self, time: ManualClock) -> None:
         self.time = time
         store = MadeUpStore(time.clock)
-        self.pools = store.pools
+        self.pools, self.members = store.pools, store.members
         self.pools.create_pool("T", ["T--00"])
         self.engine = Engine(store)
         self.sides = store.sides

@@ -17,6 +17,7 @@ from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 from tests.unit.backends.test_pool_outage import AWAY, START, Line, look
@@ -108,19 +109,19 @@ class TestAWitness:
 
 class TestWhatCanNotBeMet:
     def test_is_told_once_and_once_that_it_can_be_again(self, line: Line) -> None:
-        line.pools.add_resources("T", ["T--01"])
+        add_resources(line.members, "T", ["T--01"])
         line.backend.acquire(Claimant("other", "other", Request("T")), NoJournal(), Patience())
         patience = Patience(warn=line.warnings.append)
         steps = line.backend.turn(Claimant("me", "me", Request("T", 2)), NoJournal(), patience)
         next(steps)
-        line.pools.remove_resources("T", ["T--01"], force=True)
+        remove_resources(line.members, "T", ["T--01"], force=True)
         look(steps, line, START + 1.0)
         look(steps, line, START + 2.0)
         assert len(line.warnings) == 1
         assert line.warnings[0].endswith(
             "--count 2 can't be met; the request waits until that changes"
         )
-        line.pools.add_resources("T", ["T--02"])
+        add_resources(line.members, "T", ["T--02"])
         look(steps, line, START + 3.0)
         look(steps, line, START + 4.0)
         assert line.warnings[1:] == ["the request can be met again; it keeps its queue position"]
@@ -132,7 +133,7 @@ class TestWhyItWaits:
         line.sides.members.update(names, lambda each, _: cordon(each, is_cordoned=True))
 
     def test_is_told_to_the_first_where_something_is_free(self, line: Line) -> None:
-        line.pools.add_resources("T", ["T--01", "T--02"])
+        add_resources(line.members, "T", ["T--01", "T--02"])
         self.closed(line, ["T--01", "T--02"])
         steps = line.wait(report_seconds=10.0)
         next(steps)
@@ -153,7 +154,7 @@ class TestWhyItWaits:
             next(first)
         assert asked == []  # it would read the whole pool for nothing
         assert line.reports.pop().closed == ""
-        line.pools.add_resources("T", ["T--01"])
+        add_resources(line.members, "T", ["T--01"])
         self.closed(line, ["T--01"])
         second = line.wait(report_seconds=10.0, claim_key="second")
         next(second)
@@ -162,7 +163,7 @@ class TestWhyItWaits:
             steps.close()
 
     def test_may_be_the_pace_which_is_told_instead(self, line: Line) -> None:
-        line.pools.add_resources("T", ["T--01", "T--02"])
+        add_resources(line.members, "T", ["T--01", "T--02"])
         line.pools.change_settings("T", PoolSettings(pace_seconds=30.0))
         line.backend.acquire(Claimant("other", "other", Request("T")), NoJournal(), Patience())
         self.closed(line, ["T--02"])

@@ -11,6 +11,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import reacquire
 from leasectl.model import Request
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 
@@ -102,8 +103,8 @@ def test_reacquire_asks_for_both_again(cli: Cli) -> None:
     handle = cli.hold(Request("aws", other_types=("azure",)))
     assert handle.names == ("aws--00",)
     with cli.service() as service:
-        service.pools.add_resources("azure", ["azure--01"])
-        service.pools.remove_resources("aws", ["aws--00"], force=True)
+        add_resources(service.members, "azure", ["azure--01"])
+        remove_resources(service.members, "aws", ["aws--00"], force=True)
         again = reacquire(service, handle.id, patience=Patience(wait_seconds=0))
     assert (again.names, again.type) == (("azure--00",), "azure")
     assert again.request.types == ("aws", "azure")

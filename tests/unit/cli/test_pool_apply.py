@@ -23,6 +23,7 @@ from leasectl.pools import admin
 from leasectl.pools.definitions import NamedPool
 from tests.kit.forking import ending, fork
 from tests.kit.killing import FULL_SIZE
+from tests.kit.pool_changes import remove_resources
 from tests.kit.support import Cli, CliOfAnotherUser, Finished
 from tests.kit.waits import end_of, eventually
 
@@ -262,7 +263,7 @@ def test_a_refusal_within_a_larger_change_has_changed_nothing(cli: Cli) -> None:
     cli.hold(Request("T", name="b"))
     with cli.service() as service, service.state.transaction():
         with pytest.raises(NotAllowed):
-            service.pools.remove_resources("T", ["a", "b"], force=False)
+            remove_resources(service.members, "T", ["a", "b"])
         assert service.pools.pools("T")[0].capacity == 2
     assert pools(cli) == {"T": ["a", "b"]}
 

@@ -22,6 +22,7 @@ from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
+from tests.kit.pool_changes import add_resources
 from tests.kit.reclaiming import Operator
 from tests.kit.recorded import watched
 from tests.kit.waits import wait_readable
@@ -272,7 +273,7 @@ class TestOnAServer:
     def test_what_is_decided_and_does_not_reach_it_in_two_seconds_a_thread_sends_once(
         self, desk: Desk, service: Service, answers: Answers
     ) -> None:
-        service.pools.add_resources("T", ["T--01"])
+        add_resources(service.members, "T", ["T--01"])
         request = Request("T", count=2, on_reclaim="answer")
         handle = acquire(service, request, patience=Patience())
         announce(service, handle, guard=this_process())

@@ -30,6 +30,7 @@ from leasectl.text.naming import reserved_type
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
+from tests.kit.pool_changes import remove_resources
 from tests.kit.waits import eventually, result_of
 
 LATER = Request("T", release_after_seconds=100.0)
@@ -68,7 +69,7 @@ class TestAReacquire:
     def test_that_can_never_be_met_changes_nothing(self, desk: Desk) -> None:
         desk.pool(2)
         first = desk.acquire(Request("T", count=2))
-        desk.service.pools.remove_resources("T", ["T--01"], force=True)
+        remove_resources(desk.service.members, "T", ["T--01"], force=True)
         before = desk.record(first)
         with pytest.raises(InvalidRequest):
             desk.reacquire(first)

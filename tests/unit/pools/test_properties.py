@@ -8,6 +8,7 @@ from leasectl.engines.rules.membership import Properties
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from leasectl.pools.properties import (
+    NO_CHANGE,
     add_resources,
     change_properties,
     create_pool,
@@ -105,7 +106,7 @@ class TestNewPool:
 
         def overtaken(*args: object, **more: object) -> None:
             create(*args, **more)  # type: ignore[arg-type]
-            store.pools.add_resources("T", ["m"])
+            add_resources(store.members, "T", ["m"], NO_CHANGE)
             create("U", ["b"])
 
         store.pools.create_pool = overtaken  # type: ignore[method-assign]

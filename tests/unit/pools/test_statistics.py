@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from leasectl.engines.facts import Pool, Resource
-from leasectl.engines.rules.events import got_instead, resources_added, resources_removed
+from leasectl.engines.rules.events import got_instead
 from leasectl.model import Lease
 from leasectl.pools.chart_axes import number_ticks
 from leasectl.pools.lease_bars import LeaseBar, LeaseBars
@@ -59,7 +59,7 @@ class Log:
         self.add(at, "pool made" if number > 0 else "pool deleted", count=abs(number))
 
     def resize(self, at: float, by: int) -> None:
-        reason = resources_added(by) if by > 0 else resources_removed(-by)
+        reason = f"{abs(by)} resources {'added' if by > 0 else 'removed'}"
         self.add(at, "pool changed", count=abs(by), reason=reason)
 
     def queue(self, at: float, handle: str) -> None:

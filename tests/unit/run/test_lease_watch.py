@@ -27,6 +27,7 @@ from leasectl.system.request_threads import Outcome
 from tests.kit.descriptors import leaving_open
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
+from tests.kit.pool_changes import add_resources
 from tests.kit.reclaiming import Operator
 
 pytestmark = pytest.mark.usefixtures("keeper")
@@ -262,7 +263,7 @@ class TestLosing:
     def test_one_that_is_held_by_another_acquisition_by_now_is_not_what_is_left(
         self, desk: Desk, handle: Handle, watch: LeaseWatch
     ) -> None:
-        desk.service.pools.add_resources("T", ["T--01"])
+        add_resources(desk.service.members, "T", ["T--01"])
         release(desk.service, whole(handle))
         desk.acquire(Request("T", name="T--00"))
         assert desk.reacquire(handle).names == ("T--01",)

@@ -19,6 +19,7 @@ import pytest
 from leasectl.model import parse_process
 from leasectl.run.tree import is_keeper
 from tests.kit.killing import FULL_SIZE
+from tests.kit.pool_changes import remove_resources
 from tests.kit.support import Cli, Started
 from tests.kit.terminal import CTRL_BACKSLASH, CTRL_C, terminal
 from tests.kit.waits import eventually
@@ -568,7 +569,7 @@ def time_of_a_run(cli: Cli) -> float:
 
 def take_away(cli: Cli) -> None:
     with cli.service() as service:
-        service.pools.remove_resources(TYPE, ["T--00"], force=True)
+        remove_resources(service.members, TYPE, ["T--00"], force=True)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.killing import Victim, each_answer_lost
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.relay import Relay
 from tests.kit.support import ManualClock
 from tests.kit.waits import eventually
@@ -88,8 +89,8 @@ class TestLostAnswers:
             through = Access([between.endpoint], place)
             through.pools.create_pool("T", NAMES)
             direct.acquire("me", Request("T", name=NAMES[0]))
-            through.pools.add_resources("T", ["T--4", "T--5"])
-            through.pools.remove_resources("T", [NAMES[1], NAMES[0]], force=True)
+            add_resources(through.members, "T", ["T--4", "T--5"])
+            remove_resources(through.members, "T", [NAMES[1], NAMES[0]], force=True)
             names = [resource.name for resource in through.pool().resources]
             assert names == [*NAMES[2:], "T--4", "T--5"], losing.number
             assert through.lost == [("me", (NAMES[0],))], losing.number

@@ -26,6 +26,7 @@ from leasectl.model import Request
 from leasectl.system.process import identify
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
+from tests.kit.pool_changes import remove_resources
 from tests.kit.support import ManualClock
 
 
@@ -78,7 +79,7 @@ def test_whoever_may_only_look_is_shown_what_is_over_too(manual_clock: ManualClo
     assert [each.expires_in_seconds for each in pool.resources] == [0.0]
     assert [each.name for each in viewer.opened.members.members()] == ["a"]
     with pytest.raises(AccessRefused, match="you may not update"):
-        viewer.pools.remove_resources("T", ["a"], force=False)
+        remove_resources(viewer.members, "T", ["a"])
 
 
 def leave_half_gone(api: MadeUpApi, process: Process) -> None:

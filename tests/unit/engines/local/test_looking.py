@@ -23,6 +23,7 @@ from leasectl.state.reads import snapshot
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.pool_changes import add_resources
 from tests.kit.waits import result_of
 
 
@@ -76,7 +77,7 @@ def test_pools_and_records_are_of_one_instant(desk: Desk) -> None:
 def test_a_look_inside_a_transaction_is_of_what_that_has_done(desk: Desk) -> None:
     desk.pool(1)
     with desk.state.transaction(), snapshot(desk.state):
-        desk.service.pools.add_resources("T", ["more"])
+        add_resources(desk.service.members, "T", ["more"])
         assert desk.service.pools.pools("T")[0].capacity == 2
     assert desk.service.pools.pools("T")[0].capacity == 2
 

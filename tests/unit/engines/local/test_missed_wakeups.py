@@ -26,6 +26,7 @@ from leasectl.state.directory import State
 from leasectl.system.clock import earliest
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
+from tests.kit.pool_changes import add_resources
 from tests.kit.recorded import record
 from tests.kit.support import ManualClock
 
@@ -41,7 +42,8 @@ class Walk:
     def __init__(self, state: State, time: ManualClock, rng: random.Random) -> None:
         self.state, self.time, self.rng = state, time, rng
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
-        self.pools = LocalSides(state, lost=lambda *_: None, clock=time.clock).pools
+        sides = LocalSides(state, lost=lambda *_: None, clock=time.clock)
+        self.pools, self.members = sides.pools, sides.members
         self.queues = LocalQueues(state, lost=lambda *_: None, clock=time.clock)
         self.names = [f"T--{number}" for number in range(rng.randint(1, 4))]
         self.is_paced, self.ages = rng.random() < 0.6, rng.random() < 0.5
@@ -97,7 +99,7 @@ class Walk:
 
     def add(self) -> None:
         self.names.append(f"T--more-{len(self.names)}")
-        self.pools.add_resources("T", self.names[-1:])
+        add_resources(self.members, "T", self.names[-1:])
 
     def let_pass(self) -> None:
         end = self.time.clock.elapsed() + self.rng.choice([0.5, 2.0, 5.0, 11.0])

@@ -22,6 +22,7 @@ from leasectl.state.database import note_boot
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from tests.kit import recorded
+from tests.kit.pool_changes import add_resources
 from tests.kit.support import ManualClock
 
 AGING = 10.0
@@ -34,7 +35,8 @@ class Desk:
         self.state = state
         self.time = time
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
-        self.pools = LocalSides(state, lost=lambda *_: None, clock=time.clock).pools
+        sides = LocalSides(state, lost=lambda *_: None, clock=time.clock)
+        self.pools, self.members = sides.pools, sides.members
         self.queues = LocalQueues(state, lost=lambda *_: None, clock=time.clock)
         self.put = 0
         self.pools.create_pool("T", ["a", "b"])
@@ -218,7 +220,7 @@ class TestWaking:
 
     def test_of_the_same_it_is_told_once(self, desk: Desk, woken: set[str]) -> None:
         assert self.look(desk, desk.wait()).leases is not None
-        desk.pools.add_resources("T", ["c"])
+        add_resources(desk.members, "T", ["c"])
         group, behind = self.wait_in_vain(desk, 1, count=3), self.wait_in_vain(desk, 0)
         self.look(desk, behind)
         woken.clear()

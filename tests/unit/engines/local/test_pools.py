@@ -20,6 +20,7 @@ from leasectl.state.event import ALL_EVENTS
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.pool_changes import remove_resources
 from tests.unit.engines.local.waiting import Line
 from tests.unit.engines.local.waiting import line as line
 
@@ -113,7 +114,7 @@ def test_what_was_ended_before_it_is_taken_out_is_lost_once(desk: Desk) -> None:
     desk.pool(1)
     handle = desk.acquire()
     desk.service.pools.end_early(handle.id, handle.names, guard=this_process(), reason="")
-    desk.service.pools.remove_resources("T", ["T--00"], force=True)
+    remove_resources(desk.service.members, "T", ["T--00"], force=True)
     ends = [e for e in desk.service.events.read(ALL_EVENTS) if e.kind in ("lost", "released")]
     assert [(e.kind, e.by, e.handle) for e in ends] == [
         ("lost", "force", handle.id),
@@ -134,7 +135,7 @@ def test_what_has_run_out_and_who_has_died_keep_nothing_from_going(
     if is_deleted:
         desk.service.pools.delete_pool("T", force=False)
     else:
-        desk.service.pools.remove_resources("T", ["T--00"], force=False)
+        remove_resources(desk.service.members, "T", ["T--00"])
     assert desk.record(handle).lost
     assert desk.held() == {}
     lost = [e for e in desk.service.events.read(ALL_EVENTS) if e.kind == "lost"]

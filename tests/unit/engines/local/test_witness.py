@@ -13,6 +13,7 @@ from leasectl.model import Request, whole
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.pool_changes import add_resources
 from tests.unit.engines.local.waiting import Line
 from tests.unit.engines.local.waiting import line as line
 
@@ -86,7 +87,7 @@ def test_what_comes_from_another_pool_as_its_lease_runs_out_is_come_for(
 def test_under_a_pace_the_first_counts_from_when_it_may_be_granted(
     desk: Desk, witness: LocalWitness
 ) -> None:
-    desk.service.pools.add_resources("T", ["T--01"])
+    add_resources(desk.service.members, "T", ["T--01"])
     desk.service.pools.change_settings("T", PoolSettings(pace_seconds=20.0))
     desk.acquire()
     desk.put_ticket(1)
@@ -179,7 +180,7 @@ def test_who_waits_alone_is_let_be(desk: Desk, witness: LocalWitness) -> None:
 def test_who_asks_for_more_than_is_free_is_let_be_with_what_there_is(
     desk: Desk, witness: LocalWitness
 ) -> None:
-    desk.service.pools.add_resources("T", ["T--01"])
+    add_resources(desk.service.members, "T", ["T--01"])
     handle = desk.acquire()
     desk.put_ticket(7)
     desk.state.db.execute("UPDATE ticket SET count = 2")
@@ -193,7 +194,7 @@ def test_who_asks_for_more_than_is_free_is_let_be_with_what_there_is(
 def test_of_those_for_one_name_each_each_could_come(
     desk: Desk, witness: LocalWitness, line: Line
 ) -> None:
-    desk.service.pools.add_resources("T", ["T--01"])
+    add_resources(desk.service.members, "T", ["T--01"])
     holder = desk.acquire(Request("T", 2))
     for key, name in (("zero", "T--00"), ("too", "T--00"), ("one", "T--01"), ("other", "T--01")):
         line.come(key, Request("T", name=name))

@@ -17,6 +17,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Lease, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
+from tests.kit.pool_changes import add_resources
 from tests.kit.support import ManualClock
 
 Unanswered = Callable[[Request, str], ClusterWaiter]
@@ -140,7 +141,7 @@ def test_what_has_come_free_meanwhile_is_taken_instead_and_it_is_in_vain(
     api: LateApi, process: Process, others: Process, unanswered: Unanswered
 ) -> None:
     waiter = unanswered(Request("T", ttl_seconds=60), "b")
-    others.pools.add_resources("T", ["a"])
+    add_resources(others.members, "T", ["a"])
     (lease,) = granted(waiter)
     api.arrive()
     assert lease.name == "a"

@@ -29,6 +29,7 @@ from tests.kit.killing import EVERY_KILL
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.kubernetes.memberships import MembershipJudge
+from tests.kit.pool_changes import add_resources, remove_resources
 from tests.kit.support import ManualClock
 
 Act = Callable[[Process], object]
@@ -52,9 +53,9 @@ def join_held(process: Process) -> None:
 ACTS: dict[str, Act] = {
     "create": lambda process: process.pools.create_pool("N", ["n", "m"]),
     "create again": lambda process: process.pools.create_pool("U", ["n"]),
-    "add": lambda process: process.pools.add_resources("U", ["n", "m"]),
+    "add": lambda process: add_resources(process.members, "U", ["n", "m"]),
     "add by default": update(["n"], lambda m, pools: add(m, "D", pools)),
-    "remove": lambda process: process.pools.remove_resources("U", ["u"], force=False),
+    "remove": lambda process: remove_resources(process.members, "U", ["u"]),
     "delete": lambda process: process.pools.delete_pool("U", force=False),
     "delete by force": lambda process: process.pools.delete_pool("U", force=True),
     "move": update(["a", "b"], lambda m, pools: move(m, "U", pools, when_free=False)),

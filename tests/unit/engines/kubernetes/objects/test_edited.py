@@ -14,6 +14,7 @@ from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
+from tests.kit.pool_changes import add_resources
 from tests.kit.support import ManualClock
 
 Edit = Callable[[dict[str, Any]], object]
@@ -131,7 +132,7 @@ class TestANameThatIsTaken:
         edit(api.objects["b"])
         before = copy.deepcopy(api.objects)
         with pytest.raises(LeaseError) as raised:
-            Process(api, manual_clock.clock).pools.add_resources("Big_Pool", ["b"])
+            add_resources(Process(api, manual_clock.clock).members, "Big_Pool", ["b"])
         assert raised.value.exit_code == code
         assert said in str(raised.value)
         assert api.objects == before

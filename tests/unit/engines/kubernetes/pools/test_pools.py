@@ -17,6 +17,7 @@ from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
+from tests.kit.pool_changes import add_resources
 from tests.kit.support import ManualClock
 
 NAMES = ["a", "b", "c"]
@@ -79,9 +80,9 @@ class TestAKill:
         with pytest.raises(NotFound, match=end_it):
             process.acquire("k/1", Request("T"))
         with pytest.raises(InvalidRequest, match=r'"a" is being put into pool "T".*pool delete T'):
-            process.pools.add_resources("U", ["a"])
+            add_resources(process.members, "U", ["a"])
         process.pools.delete_pool("T", force=False)
-        process.pools.add_resources("U", NAMES)
+        add_resources(process.members, "U", NAMES)
         assert names_in(process, "U") == [*NAMES, "u"]
 
     @pytest.mark.parametrize("number", range(24))

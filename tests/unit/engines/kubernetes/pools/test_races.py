@@ -25,6 +25,7 @@ from leasectl.errors import (
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
+from tests.kit.pool_changes import add_resources
 from tests.kit.support import ManualClock
 
 NAMES = ["a", "b", "c"]
@@ -302,12 +303,12 @@ def test_names_that_could_not_all_be_added_are_taken_back_but_for_what_others_di
             return False
         go_there = lambda member, pools: move(member, "U", pools, when_free=False)  # noqa: E731
         world.other.opened.members.update(["n1"], go_there)
-        world.other.pools.add_resources("U", ["n2"])
+        add_resources(world.other.members, "U", ["n2"])
         return True
 
     for world in each_time(come_in, lambda world: world.one.pools.create_pool("U", ["u"])):
         with contextlib.suppress(LeaseError):
-            world.one.pools.add_resources("T", ["n1", "n2"])
+            add_resources(world.one.members, "T", ["n1", "n2"])
         pools = [each.pool for each in world.other.opened.members.members(["n1", "n2"])]
         assert pools in (["T", "T"], ["U", "U"])
 
