@@ -328,6 +328,7 @@ def test_what_was_paid_for_and_not_had_is_paid_for_again() -> None:
 
     world.api.before = close_it
     assert first.claim().leases is None
+    first.listen(())  # whoever sleeps may do so for longer than a pace
     world.clock.advance(1201)
     second = world.other.engine.waiter(world.claimant("k/2", _named("b")), until=None)
     second.enqueue()
