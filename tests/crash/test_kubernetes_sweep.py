@@ -48,7 +48,7 @@ MOST_REQUESTS = 40
 STRIDE = 1 if EVERY_KILL else 5
 # What a waiter takes besides, on a machine that has other things to do.
 SLACK_SECONDS = 2.0
-VERBS = ("acquire", "release", "renew", "reacquire")
+VERBS = ("acquire", "each", "release", "renew", "reacquire")
 
 
 class Killed(NamedTuple):
@@ -102,11 +102,13 @@ class Sweep:
 
     def _kill(self, verb: str, number: int, *, after: bool) -> int:
         pool_type = f"{verb}-{number}-{'after' if after else 'before'}"
-        self._aside.pools.create_pool(pool_type, [f"{pool_type}--{n}" for n in range(COUNT)])
+        types = [pool_type, f"{pool_type}-beside"] if verb == "each" else [pool_type]
+        for each in types:
+            self._aside.pools.create_pool(each, [f"{each}--{n}" for n in range(COUNT)])
         folder = self._folder / pool_type
         folder.mkdir()
         cli = Cli(folder / "state", folder)
-        arguments = self._arguments(cli, verb, pool_type)
+        arguments = self._arguments(cli, verb, types)
 
         def work() -> None:
             os.environ["LEASECTL_KUBECONFIG"] = str(self._kubeconfig)
@@ -118,7 +120,7 @@ class Sweep:
         assert code in (0, -signal.SIGKILL), (pool_type, code, said)
         if code != 0:
             since = boottime_seconds()
-            waiter = fork(lambda: self._wait(pool_type, since, folder / "waited"))
+            waiter = fork(lambda: self._wait(types, since, folder / "waited"))
             self.killed.append(Killed(pool_type, cli, waiter))
         else:
             with self._service(cli) as service:
@@ -127,13 +129,13 @@ class Sweep:
             cli.close()
         return code
 
-    def _arguments(self, cli: Cli, verb: str, pool_type: str) -> list[str]:
-        ttl = f"{TTL_SECONDS:g}s"
-        if verb == "acquire":
-            count = ["-c", str(COUNT), "--ttl", ttl]
-            return ["acquire", "-q", "--backend", BACKEND, "-t", pool_type, *count]
+    def _arguments(self, cli: Cli, verb: str, types: list[str]) -> list[str]:
+        if verb in ("acquire", "each"):
+            count = ["-c", str(COUNT), "--ttl", f"{TTL_SECONDS:g}s"]
+            each = ["--each"] if verb == "each" else []
+            return ["acquire", "-q", "--backend", BACKEND, *types, *each, *count]
         with self._service(cli) as service:
-            request = Request(pool_type, count=COUNT, ttl_seconds=TTL_SECONDS)
+            request = Request(types[0], count=COUNT, ttl_seconds=TTL_SECONDS)
             handle = acquire(service, request, patience=Patience(wait_seconds=5))
             announce(service, handle)
         return [verb, "--handle", handle.id, *(["-q"] if verb == "reacquire" else [])]
@@ -154,10 +156,12 @@ class Sweep:
         finally:
             state.close()
 
-    def _wait(self, pool_type: str, since: float, waited: Path) -> None:
-        """Wait for all of a pool; write down how long that took, in seconds."""
-        other = Access(self._kubeconfig, state_id=f"other-{pool_type}")
-        other.acquire("other", Request(pool_type, count=COUNT, ttl_seconds=60.0))
+    def _wait(self, types: list[str], since: float, waited: Path) -> None:
+        """Wait for all that is in some pools; write down how long that took, in seconds."""
+        first, *more = types
+        wanted = Request(first, COUNT, ttl_seconds=60.0, other_types=tuple(more))
+        other = Access(self._kubeconfig, state_id=f"other-{first}")
+        other.acquire("other", wanted._replace(needs_all=bool(more)))
         waited.write_text(str(boottime_seconds() - since))
         other.engine.free("other")
         finish()
