@@ -76,6 +76,19 @@ class TestAHold:
         assert granted.grant == released.grant == lease.grant
         assert queued.time <= granted.time <= released.time
 
+    def test_of_one_of_each_pool_each_pool_tells_of_its_own(self, world: World) -> None:
+        make_pool(world, 1)
+        make_pool(world, 1, "U")
+        client = world.client()
+        client.acquire(Request("U", other_types=("T",), needs_all=True))
+        client.free()
+        for pool_type in ("T", "U"):
+            queued, granted, released = (each for each in told(world) if each.type == pool_type)
+            assert (queued.kind, granted.kind, released.kind) == ("queued", "granted", "released")
+            assert granted.names == released.names == (f"{pool_type}--00",)
+            assert queued.ticket == granted.ticket == released.ticket
+            assert granted.grant == released.grant
+
     def test_the_name_and_the_priority_are_told(self, world: World) -> None:
         make_pool(world, 2)
         world.client().acquire(Request("T", name="T--01", priority=7))

@@ -311,7 +311,7 @@ class LocalStore:
         by: ReleasedBy,
         reason: str = "",
     ) -> None:
-        """Write the event that claims were lost, or their resources released.
+        """Write the event of each pool that claims were lost, or their resources released.
 
         Args:
             kind: Which of the two.
@@ -321,7 +321,11 @@ class LocalStore:
         """
         if not claims:
             return
-        wall, first = self.clock.wall(), claims[0]
+        first = claims[0]
+        others = [row for row in claims if row["type"] != first["type"]]
+        if others:
+            claims = [row for row in claims if row not in others]
+        wall = self.clock.wall()
         granted_at = first["granted_at"]
         if granted_at is None:  # granted before a reboot
             since = first["acquire_time"]
@@ -340,6 +344,7 @@ class LocalStore:
             by=by,
             reason=reason,
         )
+        self.note_end(kind, others, by=by, reason=reason)
 
     def _expire(self, claim_key: str, claims: Sequence[sqlite3.Row], *, is_ended: bool) -> None:
         names = [row["name"] for row in claims]
