@@ -3,7 +3,8 @@
 A client repeats its request after a restart, each after a pause of its own. So the server notes
 each request with a key that has waited for a moment, in the order of their arrival. The next server
 on the same state directory reads that. For its first seconds, a request waits until all before it
-have come back; so does a new one. Then the order in the queue of the pool is the earlier one.
+have come back; so does a new one. Then the order in the queue of the pool is the earlier one. Those
+that come back too late queue again; the others keep their order all the same.
 
 The notes are lines in a file of the server's, ``+TYPE ID`` and ``-ID``. A server that is killed
 leaves its file. Notes aren't synced: after a crash of the machine, clients get new places.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from functools import cached_property
 from pathlib import Path
 
 from leasectl.model import parse_process
@@ -47,22 +49,33 @@ class KeptPlaces:
         self._is_closed = False
         self._expected = _take_left(self._path.parent)
         self._until = clock.elapsed() + RETURN_SECONDS
-        self._came: asyncio.Event | None = None
+        self._here: set[str] = set()  # the ids of those that wait for their turn
+
+    @cached_property
+    def _came(self) -> asyncio.Event:
+        """Set when one has come back, or isn't waited for any more; made in the server's loop."""
+        return asyncio.Event()
 
     async def wait_for_turn(self, handle_id: str, pool_type: str) -> None:
-        """Wait until those before it have come back, or aren't waited for any longer."""
-        while self._is_behind(handle_id, pool_type):
-            left = self._until - self._clock.elapsed()
-            if left <= 0:
-                self._expected = {}
-                return
-            if self._came is None:
-                self._came = asyncio.Event()
-            self._came.clear()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._came.wait(), left)
-        if self._expected.pop(handle_id, None) is not None and self._came is not None:
-            self._came.set()
+        """Wait for those before it to come back; after some seconds, only for those that did."""
+        self._here.add(handle_id)
+        try:
+            while self._is_behind(handle_id, pool_type):
+                left: float | None = self._until - self._clock.elapsed()
+                if left is not None and left <= 0:
+                    left = None
+                    if not self._here.issuperset(self._expected):
+                        expected = self._expected.items()
+                        self._expected = {id_: its for id_, its in expected if id_ in self._here}
+                        self._came.set()
+                        continue
+                self._came.clear()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._came.wait(), left)
+        finally:
+            self._here.discard(handle_id)
+            if self._expected.pop(handle_id, None) is not None:
+                self._came.set()
 
     def _is_behind(self, handle_id: str, pool_type: str) -> bool:
         for other, its_type in self._expected.items():

@@ -71,6 +71,24 @@ def test_request_that_does_not_come_back_is_waited_for_only_for_a_while(
     assert asyncio.run(_come_in_order(places, [("b", "T")])) == ["b"]
 
 
+def test_those_that_do_come_back_keep_their_order_without_one_that_does_not(
+    cli: Cli, state: State
+) -> None:
+    _left_by_dead_server(cli, "+T gone", "+T a", "+T b", "+T c")
+    time = ManualClock()
+    places = KeptPlaces(state, clock=time.clock)
+
+    async def come() -> list[str]:
+        came: list[str] = []
+        tasks = [asyncio.ensure_future(_come(places, came, each, "T")) for each in "cab"]
+        await asyncio.sleep(0)
+        time.advance(RETURN_SECONDS)
+        await asyncio.gather(*tasks, _come(places, came, "new", "T"))
+        return came
+
+    assert asyncio.run(come()) == ["a", "b", "c", "new"]
+
+
 def test_notes_of_a_server_that_lives_are_left_alone(cli: Cli, state: State) -> None:
     first = KeptPlaces(state, clock=Clock())
     first.note("a", "T")
