@@ -39,6 +39,7 @@ from leasectl.backends.serve.protocol import (
     status_of,
 )
 from leasectl.engines.notes import Note, NoteChange
+from leasectl.engines.rules.membership import remove
 from leasectl.engines.values import Guard, ValueChange
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.leases.marks import MarkState, parse_mark
@@ -46,6 +47,7 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Labels, Lease, ReleasedBy, ReleaseTarget, Request
+from leasectl.pools.properties import NO_CHANGE, add_resources
 from leasectl.server.connection import connection_of
 from leasectl.server.give_backs import SERVER_LABELS, served_labels, token_in
 from leasectl.server.news import EventNews
@@ -273,6 +275,17 @@ class _Calls:
         with self._service.atomic():
             names = self._service.backend.renew(key, (), ttl_seconds=ttl_seconds)
         return Renewal(names, self._service.notes.of_claims(key) if names else ())
+
+    def pools_add_resources(self, pool_type: str, names: tuple[str, ...]) -> None:
+        with self._service.atomic():
+            add_resources(self._service.members, pool_type, names, NO_CHANGE, are_new=True)
+
+    def pools_remove_resources(
+        self, pool_type: str, names: tuple[str, ...], force: bool = False
+    ) -> None:
+        self._service.pools.pools(pool_type)  # which says why there is none
+        members = self._service.members
+        members.update(tuple(dict.fromkeys(names)), lambda m, _: remove(m, pool_type, force=force))
 
     def values_change(
         self,

@@ -130,6 +130,24 @@ def test_a_claim_key_is_of_no_use_to_another_tokens_client(team: Team, form: str
     assert _post(team, "call/engine.renew", "ci", claim_key=f"{handle}/1")["names"] == ["T--00"]
 
 
+def test_names_are_added_to_a_pool_and_removed(team: Team) -> None:
+    def change(call: str, *names: str, **more: Any) -> Any:
+        return _post(team, f"call/pools.{call}", "ops", pool_type="T", names=names, **more)
+
+    def there() -> list[str]:
+        (pool,) = _post(team, "call/pools.pools", pool_type="T")
+        return [each["name"] for each in pool["resources"]]
+
+    assert change("add_resources", "b", "a") is None
+    assert change("add_resources", "c", "a") == "InvalidRequest"
+    assert there() == ["T--00", "a", "b"]
+    assert change("remove_resources", "a", "nowhere") == "NotFound"
+    team.machine("a").ok("acquire", "-t", "T", "--name", "a")
+    assert change("remove_resources", "b", "a") == "NotAllowed"
+    assert change("remove_resources", "b", "a", force=True) is None
+    assert there() == ["T--00"]
+
+
 def test_another_tokens_client_neither_ends_nor_joins_a_wait(team: Team) -> None:
     team.machine("a").ok("acquire", "-t", "T")
     waiter = team.machine("b").start("acquire", "-t", "T")
