@@ -31,8 +31,8 @@ _REQUEST_SECONDS = 10.0
 _PROBE_SECONDS = 2.0
 # So that with a member that is down there is time for another.
 _ONE_MEMBERS_SHARE = 0.4
-# Each has a guard, and a transaction takes 128: there is room for what else a claim guards.
-_MOST_AT_ONCE = 60
+# A transaction takes 128. A claim has two for each resource and up to five for each pool.
+_MOST_OPERATIONS = 125
 
 
 class EtcdBackend(PoolBackend):
@@ -52,9 +52,12 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
         """Refuse a request for more than one transaction can claim."""
-        if request.total > _MOST_AT_ONCE:
+        pools = len(request.types) if request.needs_all else 1
+        most = (_MOST_OPERATIONS - 5 * pools) // 2
+        if request.total > most:
+            of_each = f" of each of {pools} pools" if pools > 1 else ""
             raise InvalidRequest(
-                f"--count {request.count}: etcd grants at most {_MOST_AT_ONCE} at once, "
+                f"--count {request.count}{of_each}: etcd grants at most {most} at once, "
                 "because a transaction has at most 128 operations"
             )
 

@@ -9,11 +9,13 @@ import pytest
 
 from leasectl.backends.contract import Caller, Patience, Progress
 from leasectl.backends.kinds import Backend, Context, claim_key_of
-from leasectl.errors import BackendUnreachable, LeaseLost
+from leasectl.engines.facts import PoolSettings
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseLost
 from leasectl.leases.acquire import acquire, announce, reacquire, turn
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import renew
+from leasectl.leases.request import check_request
 from leasectl.leases.service import Service
 from leasectl.leases.targets import targets_of_names
 from leasectl.model import Handle, Request, whole
@@ -168,3 +170,21 @@ def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Ser
     with pytest.raises(BackendUnreachable, match="ended the waiting request; try again"):
         acquire(service, ONE, patience=patience)
     assert service.handles.load(waiting[0].id) is None
+
+
+@pytest.mark.parametrize(("pools", "count"), [(1, 60), (2, 28), (8, 5), (16, 1)])
+def test_as_much_as_is_allowed_can_be_claimed_in_one_transaction(
+    service: Service, pools: int, count: int
+) -> None:
+    types = [f"U{number}" for number in range(pools)]
+    for each in types:
+        names = [f"{each}--{number}" for number in range(count)]
+        # A pace is one more thing that a claim changes.
+        service.pools.create_pool(each, names, settings=PoolSettings(pace_seconds=60.0))
+    first, *others = types
+    wanted = Request(first, count, other_types=tuple(others), needs_all=bool(others))
+    handle = acquire(service, wanted, patience=NO_WAIT)
+    assert len(handle.leases) == pools * count
+    check_request(wanted, None, service.context)
+    with pytest.raises(InvalidRequest, match="etcd grants at most"):
+        check_request(wanted._replace(count=count + 1), None, service.context)
