@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from functools import cached_property
 from pathlib import Path
 
 from leasectl.model import parse_process
@@ -50,11 +49,9 @@ class KeptPlaces:
         self._expected = _take_left(self._path.parent)
         self._until = clock.elapsed() + RETURN_SECONDS
         self._here: set[str] = set()  # the ids of those that wait for their turn
-
-    @cached_property
-    def _came(self) -> asyncio.Event:
-        """Set when one has come back, or isn't waited for any more; made in the server's loop."""
-        return asyncio.Event()
+        # Set once, when the next one has come back, or isn't waited for any more. An event that is
+        # cleared could be cleared before the task that `wait_for` makes has looked at it.
+        self._came: asyncio.Event | None = None
 
     async def wait_for_turn(self, handle_id: str, pool_type: str) -> None:
         """Wait for those before it to come back; after some seconds, only for those that did."""
@@ -67,15 +64,20 @@ class KeptPlaces:
                     if not self._here.issuperset(self._expected):
                         expected = self._expected.items()
                         self._expected = {id_: its for id_, its in expected if id_ in self._here}
-                        self._came.set()
+                        self._wake()
                         continue
-                self._came.clear()
+                self._came = self._came or asyncio.Event()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._came.wait(), left)
         finally:
             self._here.discard(handle_id)
             if self._expected.pop(handle_id, None) is not None:
-                self._came.set()
+                self._wake()
+
+    def _wake(self) -> None:
+        if self._came is not None:
+            self._came.set()
+            self._came = None
 
     def _is_behind(self, handle_id: str, pool_type: str) -> bool:
         for other, its_type in self._expected.items():

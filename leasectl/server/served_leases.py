@@ -235,13 +235,19 @@ class ServedLeases:
     def _start(self, wanted: Wanted) -> ClientWait:
         wait, handle_id, pool_type = ClientWait(wanted), wanted.handle_id, wanted.request.type
         acquisition, give_up = self._acquisition(wanted)
+        noting: asyncio.TimerHandle | None = None
 
         async def acquire() -> Handle:
+            nonlocal noting
             try:
                 await self._places.wait_for_turn(handle_id, pool_type)
             except asyncio.CancelledError:
                 acquisition.close()
                 raise
+            if wanted.key is not None:  # only now: the notes are in the order of places
+                noting = asyncio.get_running_loop().call_later(
+                    NOTED_AFTER_SECONDS, self._places.note, handle_id, pool_type
+                )
             try:
                 handle = await acquisition
             except Cancelled:
@@ -256,17 +262,13 @@ class ServedLeases:
         def forget(task: asyncio.Task[Handle]) -> None:
             del self._waits[handle_id]
             if not self.is_closing:
-                noting.cancel()
+                if noting is not None:
+                    noting.cancel()
                 self._places.forget(handle_id)
             if not task.cancelled():
                 task.exception()  # there may be nobody left who would ask for it
 
         wait.begin(acquire(), give_up)
-        noting = asyncio.get_running_loop().call_later(
-            NOTED_AFTER_SECONDS, self._places.note, handle_id, pool_type
-        )
-        if wanted.key is None:
-            noting.cancel()
         wait.task.add_done_callback(forget)
         self._waits[handle_id] = wait
         return wait

@@ -61,6 +61,21 @@ def test_requests_go_on_in_their_earlier_order_and_new_ones_after_them(
     assert came[4] == "new"
 
 
+def test_requests_that_come_at_once_are_not_held_until_the_time_is_over(
+    cli: Cli, state: State
+) -> None:
+    _left_by_dead_server(cli, "+T a", "+T b", "+T c")
+    places = KeptPlaces(state, clock=Clock())
+
+    async def come() -> list[str]:
+        came: list[str] = []
+        all_of_them = asyncio.gather(*(_come(places, came, each, "T") for each in "bac"))
+        await asyncio.wait_for(all_of_them, RETURN_SECONDS / 2)
+        return came
+
+    assert asyncio.run(come()) == ["a", "b", "c"]
+
+
 def test_request_that_does_not_come_back_is_waited_for_only_for_a_while(
     cli: Cli, state: State
 ) -> None:

@@ -93,7 +93,7 @@ def _wait_for_waiters(cli: Cli, number: int) -> None:
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_waiters_keep_their_order_over_a_restart_of_the_server(
+def test_waiters_keep_their_order_over_two_restarts_of_the_server(
     cli: Cli, tmp_path: Path, open_front: Callable[..., Front], proxy: str
 ) -> None:
     front = open_front(proxy)
@@ -107,6 +107,9 @@ def test_waiters_keep_their_order_over_a_restart_of_the_server(
         said = next(line for line in lines if "trying again" in line)
         assert "502" in said
         assert "<" not in said
+    front.start()
+    eventually(lambda: _noted(cli) == 3, "their places to be noted again")
+    front.server.kill()
     front.start()
     _wait_for_waiters(cli, 3)
     cli.ok("release", handle.id)
