@@ -6,8 +6,8 @@ it is next in all, its tickets count in all, and it waits only until each pool h
 
 - *No resource idles longer than needed*: one stays free for it only while it is next in all its
   pools, that is until the next holders in the others are done.
-- *No starvation*: better tickets only get fewer, priorities aside, and nobody behind it passes it
-  once it is next in all.
+- *No starvation*: among equal priorities, later requests never come before it, and once it is next
+  in all pools, none passes it.
 - *No deadlock*: all such requests have the same order in all pools that they share (`enqueue`). The
   best of them waits for no other of them, and holds nothing while it waits.
 
@@ -18,20 +18,30 @@ ticket that keeps everything from it, and so it is woken as all are.
 from __future__ import annotations
 
 from leasectl.backends.pool.several import SeveralQueues, summed
-from leasectl.engines.contract import Outlook, PoolWaiter
+from leasectl.engines.contract import Engine, Outlook, PoolWaiter
 from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable
-from leasectl.model import Lease
-from leasectl.system.clock import earliest
+from leasectl.model import Claimant, Lease
+from leasectl.system.clock import Clock, earliest
 
-# More often another was faster only by chance; whoever sleeps then is woken by what has changed.
-_MOST_TRIES = 3
+# What it saw may not have changed by a lost race, and then nothing wakes it.
+_LOOK_AGAIN_SECONDS = 0.1
 
 
 class TogetherWaiter(SeveralQueues):
-    """One request for resources of each of several types, as `Waiter`."""
+    """One request for resources of each of several types, as `Waiter`.
 
-    _is_unsure = False  # whether a claim may have been made whose outcome isn't known
+    Args:
+        engine, claimant, until: As `SeveralQueues` has them.
+        clock: The engine's clock.
+    """
+
+    def __init__(
+        self, engine: Engine, claimant: Claimant, *, until: float | None, clock: Clock
+    ) -> None:
+        super().__init__(engine, claimant, until=until)
+        self._clock = clock
+        self._is_unsure = False  # whether a claim may have been made whose outcome isn't known
 
     @property
     def has_place(self) -> bool:
@@ -61,17 +71,16 @@ class TogetherWaiter(SeveralQueues):
             leases = self._claim_all(waiters)
             if leases is not None:
                 return Outlook(leases)
-        for _ in range(_MOST_TRIES):
-            outlooks = [each.look() for each in waiters]
-            is_next = [each.is_head for each in outlooks]
-            for waiter, outlook in zip(waiters, outlooks):
-                if outlook.impossible is None:
-                    waiter.park(outlook.is_head and not all(is_next))
-            if not all(each.is_ready for each in outlooks):
-                break
+        outlooks = [each.look() for each in waiters]
+        is_next = [each.is_head for each in outlooks]
+        for waiter, outlook in zip(waiters, outlooks):
+            if outlook.impossible is None:
+                waiter.park(outlook.is_head and not all(is_next))
+        if all(each.is_ready for each in outlooks):
             leases = self._claim_all(waiters)
             if leases is not None:
                 return Outlook(leases)
+            return Outlook(look_again_at=self._clock.elapsed() + _LOOK_AGAIN_SECONDS)
         impossible = [each.impossible for each in outlooks if each.impossible is not None]
         # A pace counts only where nothing else is missing.
         dues = [each.next_grant_at for each in outlooks if each.next_grant_at is not None]

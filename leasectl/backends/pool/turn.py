@@ -117,7 +117,7 @@ class PoolTurn:
         if self._claimant.request.needs_all:
             from leasectl.backends.pool.together import TogetherWaiter
 
-            return TogetherWaiter(self._engine, self._claimant, until=until)
+            return TogetherWaiter(self._engine, self._claimant, until=until, clock=self._clock)
         from leasectl.backends.pool.either import EitherWaiter
 
         return EitherWaiter(
