@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,10 +18,14 @@ from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
+from leasectl.pools import admin
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder
+from tests.kit.invariants import broken_invariants
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 CONTENDER = "contender@host"
 Choose = Callable[[random.Random], Request]
@@ -88,3 +93,46 @@ def contention(directory: Path, history: Path, choices: Sequence[Choose]) -> Ite
         codes = [ending(pid) for pid in pids]
         os.close(stop_read)
     assert codes == [0] * len(pids)
+
+
+def kill_contenders(cli: Cli, history: Path, choices: Sequence[Choose], *, seed: int) -> None:
+    """Have six processes take leases and KILL one after the other; see that nothing is left.
+
+    After each death, the others go on.
+
+    Args:
+        cli: On the embedded pools.
+        history: The file that the history goes to.
+        choices: Each request is one of these, by chance.
+        seed: Of which process is killed.
+    """
+    rng = random.Random(seed)
+
+    def written() -> int:
+        return history.stat().st_size if history.exists() else 0  # before the first grant
+
+    def take(number: int) -> None:
+        own = random.Random(number)
+        participant = Participant(cli.state_dir, history, guarded=True)
+        while True:
+            participant.hold(own.choice(choices)(own), seconds=own.random() / 500)
+
+    pids = [fork(lambda n=n: take(n)) for n in range(6)]  # type: ignore[misc]
+    try:
+        for number in range(100, 140):
+            before = written()
+            victim = pids.pop(rng.randrange(len(pids)))
+            os.kill(victim, signal.SIGKILL)
+            assert ending(victim) == -signal.SIGKILL
+            pids.append(fork(lambda n=number: take(n)))  # type: ignore[misc]
+            eventually(lambda b=before: written() > b, what="a further grant")  # type: ignore[misc]
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            ending(pid)
+    with cli.service() as service:
+        admin.show(service)  # who was killed before it had a keeper is left to this
+        eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
+        admin.show(service)  # and so are the pipes of those whom the keeper found
+    assert cli.waiting() == []
+    assert broken_invariants(cli.state_dir) == []

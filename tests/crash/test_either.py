@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from leasectl.model import Request
-from leasectl.pools import admin
-from tests.crash.contenders import Choose, Participant, contention
+from tests.crash.contenders import Choose, Participant, contention, kill_contenders
 from tests.crash.sweeping import Sweep
 from tests.crash.test_etcd_sweep import EtcdSweep
 from tests.kit.fork_server import load_everything
@@ -49,10 +46,15 @@ def check_history(path: Path, capacities: dict[str, int]) -> Sequence[Event]:
     history = read_history(path)
     for pool_type, capacity in capacities.items():
         assert violations(of_pool(history, pool_type), capacity=capacity) == []
+    check_all_or_nothing(history)
+    return history
+
+
+def check_all_or_nothing(history: Sequence[Event]) -> None:
+    """See that each request got as many leases as it asked for."""
     granted = Counter(event.handle for event in history if event.kind == "granted")
     asked = {event.handle: event.wanted for event in history if event.kind == "granted"}
     assert granted == asked
-    return history
 
 
 def test_many_who_take_either_and_others_keep_the_order_in_each(cli: Cli, tmp_path: Path) -> None:
@@ -80,37 +82,7 @@ def test_killed_waiters_for_either_stop_nobody(cli: Cli, tmp_path: Path) -> None
     history = tmp_path / "history"
     cli.pool("T", "T--0")
     cli.pool("U", "U--0")
-    rng = random.Random(2)
-
-    def written() -> int:
-        return history.stat().st_size if history.exists() else 0  # before the first grant
-
-    def take(seed: int) -> None:
-        own = random.Random(seed)
-        participant = Participant(cli.state_dir, history, guarded=True)
-        while True:
-            choice = own.choice([either, either, only_t, only_u])(own)
-            participant.hold(choice, seconds=own.random() / 500)
-
-    pids = [fork(lambda n=n: take(n)) for n in range(6)]  # type: ignore[misc]
-    try:
-        for number in range(100, 140):
-            before = written()
-            victim = pids.pop(rng.randrange(len(pids)))
-            os.kill(victim, signal.SIGKILL)
-            assert ending(victim) == -signal.SIGKILL
-            pids.append(fork(lambda n=number: take(n)))  # type: ignore[misc]
-            eventually(lambda b=before: written() > b, what="a further grant")  # type: ignore[misc]
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-            ending(pid)
-    with cli.service() as service:
-        admin.show(service)  # who was killed before it had a keeper is left to this
-        eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
-        admin.show(service)  # and so are the pipes of those whom the keeper found
-    assert cli.waiting() == []
-    assert broken_invariants(cli.state_dir) == []
+    kill_contenders(cli, history, [either, either, only_t, only_u], seed=2)
     check_history(history, {"T": 1, "U": 1})
 
 

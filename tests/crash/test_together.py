@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-from collections import defaultdict
 from pathlib import Path
 
 from leasectl.model import Request
-from leasectl.pools import admin
-from tests.crash.contenders import Participant, contention
+from tests.crash.contenders import contention, kill_contenders
 from tests.crash.sweeping import Sweep
-from tests.crash.test_either import either, only_t, only_u
+from tests.crash.test_either import check_all_or_nothing, either, only_t, only_u
 from tests.crash.test_etcd_sweep import CAPACITY, EtcdSweep
 from tests.crash.test_kubernetes_sweep import STRIDE, held_in
 from tests.kit.fork_server import load_everything
-from tests.kit.forking import ending, fork
 from tests.kit.history import read_history, uses
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
@@ -41,51 +36,15 @@ def check_history(path: Path) -> None:
         name = hold.event.name
         assert hold.start >= last.get(name, 0), f"{hold.event.handle} was granted what is held"
         last[name] = hold.end or 0  # whoever was killed has written nothing
-    granted: defaultdict[str, set[str]] = defaultdict(set)
-    wanted: dict[str, int] = {}
-    for event in history:
-        if event.kind == "granted":
-            granted[event.handle].add(event.name)
-            wanted[event.handle] = event.wanted
-    assert {handle: len(names) for handle, names in granted.items()} == wanted
-    assert 2 in wanted.values()
+    check_all_or_nothing(history)
+    assert any(event.wanted == 2 for event in history)
 
 
 def test_killed_waiters_for_both_stop_nobody(cli: Cli, tmp_path: Path) -> None:
     history = tmp_path / "history"
     cli.pool("T", "T--0")
     cli.pool("U", "U--0")
-    rng = random.Random(3)
-
-    def written() -> int:
-        return history.stat().st_size if history.exists() else 0  # before the first grant
-
-    def take(seed: int) -> None:
-        own = random.Random(seed)
-        participant = Participant(cli.state_dir, history, guarded=True)
-        while True:
-            choice = own.choice([both, both, either, only_t, only_u])(own)
-            participant.hold(choice, seconds=own.random() / 500)
-
-    pids = [fork(lambda n=n: take(n)) for n in range(6)]  # type: ignore[misc]
-    try:
-        for number in range(100, 140):
-            before = written()
-            victim = pids.pop(rng.randrange(len(pids)))
-            os.kill(victim, signal.SIGKILL)
-            assert ending(victim) == -signal.SIGKILL
-            pids.append(fork(lambda n=number: take(n)))  # type: ignore[misc]
-            eventually(lambda b=before: written() > b, what="a further grant")  # type: ignore[misc]
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-            ending(pid)
-    with cli.service() as service:
-        admin.show(service)  # who was killed before it had a keeper is left to this
-        eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
-        admin.show(service)  # and so are the pipes of those whom the keeper found
-    assert cli.waiting() == []
-    assert broken_invariants(cli.state_dir) == []
+    kill_contenders(cli, history, [both, both, either, only_t, only_u], seed=3)
     check_history(history)
 
 
