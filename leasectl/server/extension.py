@@ -191,7 +191,7 @@ class Extension:
                 by = token.name or client_address(request, self._trusted)
                 caller = Caller(f"token:{by}" if token.name else by, "serve")
                 service = Service(service.state, service.context._replace(caller=caller))
-            return _Calls(service, token).perform(name, body)
+            return ServedCalls(service, token).perform(name, body)
 
         result = await self._leases.do(perform)
         if name == "engine.withdraw":
@@ -223,7 +223,7 @@ class Extension:
         return _claim_key(self._leases.service, key)
 
 
-class _Calls:
+class ServedCalls:
     """The calls, on the service of the thread that makes them.
 
     Args:

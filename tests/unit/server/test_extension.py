@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from leasectl.backends.serve.protocol import CALLS
+from leasectl.server.extension import ServedCalls
 from tests.kit.serving import Serving
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
@@ -272,3 +275,13 @@ def test_rules_for_clients_that_speak_only_the_proxys_protocol(tmp_path: Path) -
         assert client.release("T--00", Authorization="Bearer secret-of-ci").status == 500
     assert team.machine("b")("acquire", "-t", "T", "-w", "10m").code == 0  # it ends by itself
     team.close()
+
+
+def test_each_call_of_the_protocol_is_there_with_its_parameters(cli: Cli) -> None:
+    """They are found by name, so a method that is renamed elsewhere would be missed only here."""
+    with cli.service() as service:
+        for name, parameters in CALLS.items():
+            side, _, method = name.partition(".")
+            special = getattr(ServedCalls, f"{side}_{method}", None)
+            call = special or getattr(getattr(service, side), method)
+            assert set(parameters) <= set(inspect.signature(call).parameters), name
