@@ -91,11 +91,6 @@ class Request(NamedTuple):
         """How many resources are wanted in all pools together."""
         return self.count * len(self.types) if self.needs_all else self.count
 
-    @property
-    def conjunction(self) -> str:
-        """What joins the types in a sentence."""
-        return "and" if self.needs_all else "or"
-
 
 class Lease(NamedTuple):
     """A holder's claim on one resource.

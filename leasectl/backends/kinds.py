@@ -595,6 +595,12 @@ def either(words: Iterable[str], conjunction: str = "or") -> str:
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
+def pools_of(request: Request, *, quote: str = "") -> str:
+    """Return the pools of a request as a sentence names them: ``a or b``, or ``a and b``."""
+    quoted = (f"{quote}{each}{quote}" for each in request.types)
+    return either(quoted, "and" if request.needs_all else "or")
+
+
 def _find(url: str) -> Kind | None:
     scheme, colon, rest = url.partition(":")
     load = LOADERS.get(scheme)

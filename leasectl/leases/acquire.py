@@ -33,7 +33,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Patience, Withdrawn, why_given_up
-from leasectl.backends.kinds import Backend, either
+from leasectl.backends.kinds import Backend, pools_of
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
@@ -299,8 +299,9 @@ def _wait_for_server(
         has_lost_place = is_withdrawn and not journal.was_cancelled
         undo(service, journal, why=why_given_up(reason))
         if has_lost_place:
+            wanted = pools_of(journal.handle.request)
             raise BackendUnreachable(
-                f"{_pools_of(journal.handle)}: {backend.url} ended the waiting request; try again"
+                f"{wanted}: {backend.url} ended the waiting request; try again"
             ) from reason
         raise
     finally:
@@ -357,11 +358,8 @@ def _why_not_announced(service: Service, handle: Handle) -> LeaseError:
     if record is None or not record.lost or record.acquisition != handle.acquisition:
         return released_before_use(handle)
     why = f" ({record.lost_reason})" if record.lost_reason else ""
-    return LeaseLost(f"the lease of {_pools_of(handle)} was lost{why} before it could be used")
-
-
-def _pools_of(handle: Handle) -> str:
-    return either(handle.leased_types or handle.request.types, handle.request.conjunction)
+    pools = handle.type or pools_of(handle.request)
+    return LeaseLost(f"the lease of {pools} was lost{why} before it could be used")
 
 
 def released_before_use(handle: Handle) -> Cancelled:

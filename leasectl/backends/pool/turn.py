@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn, why_given_up
-from leasectl.backends.kinds import Backend, either
+from leasectl.backends.kinds import Backend, pools_of
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
 from leasectl.errors import (
     AccessRefused,
@@ -350,9 +350,9 @@ class PoolTurn:
                 from leasectl.backends.pool.withdrawals import take_reason
 
                 self._waiter.standing()  # says so when the whole pool is gone
-                types = either(self._claimant.request.types, self._claimant.request.conjunction)
+                wanted = pools_of(self._claimant.request)
                 why = take_reason(self._backend.values, self._claimant)
-                error = Withdrawn(f"{types}: the request was {why or 'released while it waited'}")
+                error = Withdrawn(f"{wanted}: the request was {why or 'released while it waited'}")
                 error.is_on_purpose = bool(why)
                 raise error from None
             raise
@@ -395,8 +395,7 @@ class PoolTurn:
     def _no_lease_in_time(self) -> str:
         waited = self._clock.elapsed() - self._start
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
-        request = self._claimant.request
-        wanted = either((f'"{each}"' for each in request.types), request.conjunction)
+        wanted = pools_of(self._claimant.request, quote='"')
         return f"no lease of {wanted}{after}"
 
     def _no_lease(self, now: Standing) -> NoLease:

@@ -212,7 +212,7 @@ def command(
             )
         targets = []
     elif delay:
-        # Nobody knows yet what chance has chosen.
+        # Nothing else shows the delay that was drawn from a range.
         _wait(delay, _tell_person if between is None else note)
     released: list[str] = []
     try:

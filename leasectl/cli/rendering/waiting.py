@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
-from leasectl.backends.kinds import either
+from leasectl.backends.kinds import pools_of
 from leasectl.cli.rendering.output import note, output_interrupts, when_due
 from leasectl.errors import Cancelled, LeaseError, NoLease
 from leasectl.model import Handle, Process, Request
@@ -154,7 +154,7 @@ class Waiting:
 
             self._told = WaitingFacts(self._request, self._options.wait_seconds, self._service)
         parts = self._told.tell(progress)
-        types = either(self._request.types, self._request.conjunction)
+        types = pools_of(self._request)
         turn = int(progress.waited_seconds / _TURN_SECONDS)
 
         def fitted(width: int) -> str:

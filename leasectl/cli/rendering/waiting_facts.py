@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Progress
-from leasectl.backends.kinds import either
+from leasectl.backends.kinds import pools_of
 from leasectl.cli.rendering.waiting_line import Said
 from leasectl.errors import LeaseError
 from leasectl.model import Request
@@ -51,8 +51,7 @@ class WaitingFacts:
 
     def tell(self, progress: Progress) -> list[Said]:
         """What there is to tell now, in order."""
-        pools = either(self._request.types, self._request.conjunction)
-        types = work_in(self._request.labels) or pools
+        types = work_in(self._request.labels) or pools_of(self._request)
         waited = f"waited {format_duration(progress.waited_seconds)}"
         if progress.position is None:
             parts = [Said(f"waiting for {types}: {waited}")]

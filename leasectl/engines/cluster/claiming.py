@@ -106,7 +106,7 @@ def _granted(
     """
     ttl, sent_at = owns[0].request.ttl_seconds, min(each.claim_sent_at for each in owns)
     if ttl is not None and context.clock.elapsed() - sent_at >= ttl:
-        for own in owns:  # the answers took their time; somebody may have it by now
+        for own in owns:  # the answers came after the ttl, so others may hold the resources
             context.claims.give_back(own)
         raise owns[0].expired()
     if not context.objects.unites:
