@@ -24,8 +24,9 @@ from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock, earliest
 
-# What it saw may not have changed by a lost race, and then nothing wakes it.
-_LOOK_AGAIN_SECONDS = 0.1
+# In a row, as a pace that was paid counts only until it sleeps. What it saw may not have changed by
+# lost races, and then nothing wakes it.
+_MOST_TRIES, _LOOK_AGAIN_SECONDS = 3, 0.1
 
 
 class TogetherWaiter(SeveralQueues):
@@ -71,15 +72,18 @@ class TogetherWaiter(SeveralQueues):
             leases = self._claim_all(waiters)
             if leases is not None:
                 return Outlook(leases)
-        outlooks = [each.look() for each in waiters]
-        is_next = [each.is_head for each in outlooks]
-        for waiter, outlook in zip(waiters, outlooks):
-            if outlook.impossible is None:
-                waiter.park(outlook.is_head and not all(is_next))
-        if all(each.is_ready for each in outlooks):
+        for _ in range(_MOST_TRIES):
+            outlooks = [each.look() for each in waiters]
+            is_next = [each.is_head for each in outlooks]
+            for waiter, outlook in zip(waiters, outlooks):
+                if outlook.impossible is None:
+                    waiter.park(outlook.is_head and not all(is_next))
+            if not all(each.is_ready for each in outlooks):
+                break
             leases = self._claim_all(waiters)
             if leases is not None:
                 return Outlook(leases)
+        else:
             return Outlook(look_again_at=self._clock.elapsed() + _LOOK_AGAIN_SECONDS)
         impossible = [each.impossible for each in outlooks if each.impossible is not None]
         # A pace counts only where nothing else is missing.
