@@ -114,15 +114,15 @@ def _add_what_moved(service: Service, error: LeaseError, before: Sequence[Member
         error.args = (followed_by(error, f"moved all the same: {listed(moved)}"),)
 
 
-def remove(service: Service, pool_type: str, names: Sequence[str]) -> None:
+def remove(service: Service, pool_type: str, names: Sequence[str], *, force: bool = False) -> None:
     """Remove names from a pool: all, or none.
 
     Raises:
         NotFound: No such type, or a name isn't in the pool.
-        NotAllowed: One is held.
+        NotAllowed: One is held, and it isn't forced.
     """
     service.pools.pools(pool_type)  # which says why there is none
-    service.members.update(names, lambda m, _: membership.remove(m, pool_type, force=False))
+    service.members.update(names, lambda m, _: membership.remove(m, pool_type, force=force))
 
 
 def remove_by_force(service: Service, pool_type: str, names: Sequence[str]) -> list[Forced]:

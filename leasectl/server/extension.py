@@ -39,7 +39,6 @@ from leasectl.backends.serve.protocol import (
     status_of,
 )
 from leasectl.engines.notes import Note, NoteChange
-from leasectl.engines.rules.membership import remove
 from leasectl.engines.values import Guard, ValueChange
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.leases.marks import MarkState, parse_mark
@@ -47,6 +46,7 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Labels, Lease, ReleasedBy, ReleaseTarget, Request
+from leasectl.pools.memberships import remove
 from leasectl.pools.properties import NO_CHANGE, add_resources
 from leasectl.server.connection import connection_of
 from leasectl.server.give_backs import SERVER_LABELS, served_labels, token_in
@@ -283,9 +283,7 @@ class ServedCalls:
     def pools_remove_resources(
         self, pool_type: str, names: tuple[str, ...], force: bool = False
     ) -> None:
-        self._service.pools.pools(pool_type)  # which says why there is none
-        members = self._service.members
-        members.update(tuple(dict.fromkeys(names)), lambda m, _: remove(m, pool_type, force=force))
+        remove(self._service, pool_type, names, force=force)
 
     def values_change(
         self,
