@@ -104,8 +104,8 @@ class Wording(NamedTuple):
             return self._ended(shown, shown.ended)
         parts = []
         if shown.release_time is not None:
-            left = _between(self.at, shown.release_time)
-            parts.append(f"in {left} (release)" if self.full else f"in {left}")
+            due = release_due(shown.release_time, self.at)
+            parts.append(f"{due} (release)" if self.full else due)
         if shown.expires_in_seconds is not None:
             parts.append(self._expires(shown, max(0.0, shown.expires_in_seconds)))
         elif shown.renewed_by == "nobody":
@@ -232,6 +232,12 @@ def _labels(labels: Labels) -> str:
 
 def _shown(text: str) -> str:
     return printable(text, longest=1000)
+
+
+def release_due(release_time: float, now: float) -> str:
+    """Return ``in 4s``; ``due 4s ago`` for a release that fails, as on a full disk."""
+    left = round(release_time - now)
+    return f"in {format_duration(left)}" if left >= 0 else f"due {format_duration(-left)} ago"
 
 
 def _between(earlier: float, later: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.cli.rendering.status_columns import look_of_stdout, overview_text
+from leasectl.cli.rendering.status_columns import look_of_stdout, overview_text, release_due
 from leasectl.cli.rendering.table import Column, number, output_width, table
 from leasectl.pools.counted import CountedType, Counts
 from leasectl.pools.overview import ALL_ROWS, Overview, Rows
@@ -90,7 +90,7 @@ def _row(each: HeldHere, at: float) -> list[str]:
     names = " ".join(each.names) or ("waiting" if each.state == "acquiring" else _NOTHING)
     ends = _NOTHING
     if each.release_time is not None:
-        ends = f"in {format_duration(max(0, round(each.release_time - at)))}"
+        ends = release_due(each.release_time, at)
     since = _NOTHING if each.since is None else format_duration(round(at - each.since))
     guard = _NOTHING if each.guard_pid is None else str(each.guard_pid)
     return [each.handle, names, since, ends, guard]

@@ -196,6 +196,13 @@ def test_a_suspended_waiter_is_named_so() -> None:
     assert "\x1b[33m1 suspended\x1b[0m" in shown(pool, width=120, colour=True)
 
 
+def test_a_release_that_fails_is_overdue() -> None:
+    late = held(0, UPGRADE, "aB3xYz", 60, guard="here", release_time=NOW - 7)
+    pool = ShownPool(TYPE, (late,), ())
+    assert " due 7s ago " in shown(pool, width=80)
+    assert " due 7s ago (release) " in shown(pool, width=None)
+
+
 def test_colours_say_what_needs_a_look() -> None:
     text = shown(MIXED, width=120, colour=True, free=True)
     assert "\x1b[33munguarded\x1b[0m" in text
