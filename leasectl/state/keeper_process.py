@@ -482,11 +482,11 @@ def _code_folder_of(process: Process) -> str | None:
     """Return where a keeper's code is, as its starter told it; None while that isn't known."""
     try:
         with open(f"/proc/{process.pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
+            pairs = (each.partition(b"=") for each in file.read().split(b"\0"))
     except OSError:
         return None
-    for each in variables:
-        name, _, value = each.partition(b"=")
-        if name == b"PYTHONPATH":
-            return os.path.realpath(os.fsdecode(value))
-    return None
+    variables = {name: value for name, _, value in pairs}
+    folder = variables.get(b"PYTHONPATH", b"")
+    # Who is just being started, as a fork of its starter, still shows that one's variables.
+    is_set_by_starter = variables.get(b"PYTHONSAFEPATH") == b"1"
+    return os.path.realpath(os.fsdecode(folder)) if folder and is_set_by_starter else None

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.named_pipe import NamedPipe, listen
 from leasectl.system.poll import is_readable
-from leasectl.system.process import is_dead, this_process
+from leasectl.system.process import identify, is_dead, this_process
 from tests.kit.descriptors import leaving_open
 from tests.kit.forking import ending, fork
 from tests.kit.waits import eventually
@@ -151,6 +152,18 @@ def test_it_knows_what_an_interpreter_needs_and_none_of_the_secrets(
     assert keeper is not None
     words = Path(f"/proc/{keeper.pid}/environ").read_text().rstrip("\0").split("\0")
     assert dict(word.split("=", 1) for word in words) == expected
+
+
+def test_who_is_still_a_fork_of_its_starter_is_not_without_code() -> None:
+    """Its variables are those of its starter then, and a user's PYTHONPATH may name anything."""
+    of_user = {"PYTHONPATH": "/nowhere"}
+    for environment, missing in (
+        (of_user, None),
+        ({**of_user, "PYTHONSAFEPATH": "1"}, "/nowhere"),
+    ):
+        with subprocess.Popen(["sleep", "inf"], env={**os.environ, **environment}) as started:
+            assert keeper_process.missing_code(identify(started.pid)) == missing
+            started.kill()
 
 
 def test_it_is_nobodys_child(state_dir: Path, seen: Path) -> None:
