@@ -100,7 +100,7 @@ class EtcdBackend(PoolBackend):
             attempt_seconds=min(ATTEMPT_SECONDS, terms.ttl_seconds / 6),
         )
         opened = open_etcd(gateway, state_id=terms.state_id, clock=context.clock)
-        opened.engine.renewals.noted = terms.noted
+        opened.context.renewals.noted = terms.noted
         return ClosingRenewals(lambda key, names: opened.engine.renew(key), gateway.close)
 
     @classmethod

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.servers import ClosingClaimWatch, ClosingRenewals
 from leasectl.engines.kubernetes.api.address import leases, parse_kubernetes_url
-from leasectl.engines.kubernetes.api.asking import LONGEST_BUSY_SECONDS
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice, parse_choice
-from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.api.requests import LONGEST_BUSY_SECONDS, Api
 from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.opening import open_kubernetes
@@ -143,9 +142,9 @@ class KubernetesBackend(PoolBackend):
             clock=context.clock,
             posting=Posting(api, choice.namespace, clock=context.clock),
         )
-        opened.engine.renewals.noted = terms.noted
-        opened.engine.renewals.put_off = terms.put_off
-        opened.engine.renewals.seconds = terms.ttl_seconds / 3
+        opened.context.renewals.noted = terms.noted
+        opened.context.renewals.put_off = terms.put_off
+        opened.context.renewals.seconds = terms.ttl_seconds / 3
         return ClosingRenewals(lambda key, names: opened.engine.renew(key), api.close)
 
     @classmethod

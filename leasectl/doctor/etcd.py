@@ -15,11 +15,10 @@ from leasectl.doctor.findings import (
     warn,
 )
 from leasectl.doctor.holders import agreement, memberships_of
-from leasectl.engines.etcd.access import read_user
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.answers import advice_of
 from leasectl.engines.etcd.encoding import find_astray, mend_astray
-from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.gateway import Gateway, read_user
 from leasectl.engines.etcd.opening import Opened, open_etcd, probe
 from leasectl.errors import BackendUnreachable
 from leasectl.http.settings import Settings

@@ -19,7 +19,6 @@ from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Conflict,
     LostAnswer,
-    MadeAnew,
     Refused,
 )
 from leasectl.engines.kubernetes.api.requests import Api
@@ -171,7 +170,7 @@ class ApiCluster:
                 if read is None:
                     return self.api.create(self.lease_collection, body)
                 return self.api.replace(self.lease_collection, name, body)
-            except (Absent, Conflict, MadeAnew):
+            except (Absent, Conflict):
                 return None
 
     def pods(self, node: str) -> list[Pod]:

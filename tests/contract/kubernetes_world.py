@@ -130,7 +130,7 @@ class ObservingWorld:
     def participant(self, client: ForkedClient) -> Participant:
         assert isinstance(client, _Client)
         opened = self.open()
-        client.when_to_look(opened.engine.session)
+        client.when_to_look(opened.context.session)
         return Participant(
             opened.engine,
             opened,

@@ -71,7 +71,7 @@ class LeasectlWorld(LocalWorld):
         self.events: EventLog = ServeSides(self._calls).events  # type: ignore[assignment]
 
     @property
-    def pools(self) -> PoolAdmin:  # type: ignore[override]
+    def pools(self) -> PoolAdmin:
         return ServeSides(self._open()).pools
 
     @property
@@ -79,11 +79,11 @@ class LeasectlWorld(LocalWorld):
         return ServeSides(self._open()).members
 
     @property
-    def notes(self) -> Notes:  # type: ignore[override]
+    def notes(self) -> Notes:
         return ServeSides(self._open()).notes
 
     @property
-    def values(self) -> Values:  # type: ignore[override]
+    def values(self) -> Values:
         return ServeSides(self._open()).values
 
     def client(self) -> Client:

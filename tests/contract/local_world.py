@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Callable
 
 from leasectl.engines.local.engine import LocalEngine, LocalSides
-from leasectl.engines.local.notes import LocalNotes
-from leasectl.engines.local.pools import LocalPools
-from leasectl.engines.local.values import LocalValues
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.engines.pool_admin import Members
+from leasectl.engines.notes import Notes
+from leasectl.engines.pool_admin import Members, PoolAdmin
+from leasectl.engines.values import Values
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
@@ -62,11 +61,11 @@ class LocalWorld:
         self._witness = LocalWitness(self.state, lost=self.losses.note, clock=self.clock)
 
     @property
-    def pools(self) -> LocalPools:
+    def pools(self) -> PoolAdmin:
         return self._sides().pools
 
     @property
-    def notes(self) -> LocalNotes:
+    def notes(self) -> Notes:
         return self._sides().notes
 
     @property
@@ -74,7 +73,7 @@ class LocalWorld:
         return self._sides().members
 
     @property
-    def values(self) -> LocalValues:
+    def values(self) -> Values:
         return self._sides().values
 
     def _sides(self) -> LocalSides:

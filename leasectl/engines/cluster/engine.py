@@ -17,16 +17,12 @@ from leasectl.engines.cluster.context import Context
 from leasectl.engines.rules.events import WITHDRAWN
 from leasectl.model import Claimant, Lease, ReleasedBy
 
-if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
-    from leasectl.engines.cluster.members import ClusterMembers
-    from leasectl.engines.cluster.notes import ClusterNotes
-    from leasectl.engines.cluster.pools import ClusterPools
-    from leasectl.engines.cluster.renewals import Renewals
-    from leasectl.engines.cluster.session import WaitSession
-    from leasectl.engines.cluster.values import ClusterValues
+if TYPE_CHECKING:  # most commands need few of them
     from leasectl.engines.cluster.waiter import ClusterWaiter
     from leasectl.engines.contract import PoolWaiter
-    from leasectl.engines.pool_admin import EventLog
+    from leasectl.engines.notes import Notes
+    from leasectl.engines.pool_admin import EventLog, Members, PoolAdmin
+    from leasectl.engines.values import Values
 
 
 class ClusterEngine:
@@ -43,16 +39,6 @@ class ClusterEngine:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-
-    @property
-    def session(self) -> WaitSession:
-        """The session of all waiters in this process."""
-        return self._context.session
-
-    @property
-    def renewals(self) -> Renewals:
-        """The renewals of claims."""
-        return self._context.renewals
 
     def atomic(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
@@ -81,7 +67,7 @@ class ClusterEngine:
         return self._context.claims.free(claim_key, names, by=by)
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
-        return self.renewals.renew(claim_key, ttl_seconds)
+        return self._context.renewals.renew(claim_key, ttl_seconds)
 
 
 class ClusterSides(abc.ABC):
@@ -96,25 +82,25 @@ class ClusterSides(abc.ABC):
         self.engine = ClusterEngine(context)
 
     @property
-    def pools(self) -> ClusterPools:
+    def pools(self) -> PoolAdmin:
         from leasectl.engines.cluster.pools import ClusterPools
 
         return ClusterPools(self.context)
 
     @property
-    def members(self) -> ClusterMembers:
+    def members(self) -> Members:
         from leasectl.engines.cluster.members import ClusterMembers
 
         return ClusterMembers(self.context)
 
     @property
-    def notes(self) -> ClusterNotes:
+    def notes(self) -> Notes:
         from leasectl.engines.cluster.notes import ClusterNotes
 
         return ClusterNotes(self.context)
 
     @property
-    def values(self) -> ClusterValues:
+    def values(self) -> Values:
         from leasectl.engines.cluster.values import ClusterValues
 
         return ClusterValues(self.context)

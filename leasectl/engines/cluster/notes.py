@@ -110,6 +110,7 @@ class ChangeWatch(Follower):
     """
 
     def __init__(self, context: Context, pool_type: str) -> None:
+        super().__init__()
         self._context = context
         self._pool_type = pool_type
         self._said: dict[str, object] = {}  # of the thread: what matters of each object
@@ -118,7 +119,7 @@ class ChangeWatch(Follower):
         self._following.start("change-watch")
 
     def clear(self) -> int:
-        self._following.clear()
+        self._wakeup.clear()
         return 0
 
     # The thread
@@ -128,7 +129,7 @@ class ChangeWatch(Follower):
             self._version = self._look()
         except LeaseError:
             return
-        self._following.wake()  # something may have happened that no watch tells of
+        self._wakeup.set()  # something may have happened that no watch tells of
 
     def _look(self) -> int:
         view = self._context.pool(self._pool_type)
@@ -145,7 +146,7 @@ class ChangeWatch(Follower):
         said = _news_of(as_resource(happened.object))
         if happened.what in ("there", "gone") and said != self._said.get(name):
             self._said[name] = said
-            self._following.wake()
+            self._wakeup.set()
 
 
 def _news_of(found: ResourceObject | None) -> object:
@@ -163,6 +164,7 @@ class ClusterClaimWatch(Follower):
     """
 
     def __init__(self, objects: Objects, claim_key: str) -> None:
+        super().__init__()
         self._objects = objects
         self._which = Selection(kinds=("resource",), claim=claim_key)
         self._lock = threading.Lock()
@@ -177,7 +179,7 @@ class ClusterClaimWatch(Follower):
         self._following.start("claim-watch")
 
     def take(self) -> ClaimNews:
-        self._following.clear()
+        self._wakeup.clear()
         with self._lock:
             reason, self._reason = self._reason, ""
             has_changed, self._has_changed = self._has_changed, False
@@ -214,11 +216,11 @@ class ClusterClaimWatch(Follower):
         if claim.ended:
             self._change()
         elif claim.note != (before.claim.note if before and before.claim else None):
-            self._following.wake()
+            self._wakeup.set()
 
     def _change(self, *, gone: str = "") -> None:
         """Make the holder look what is left."""
         with self._lock:
             self._has_changed = True
             self._seen.pop(gone, None)
-        self._following.wake()
+        self._wakeup.set()

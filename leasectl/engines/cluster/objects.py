@@ -552,9 +552,7 @@ class Objects(Protocol):
     few_next: int
     few_before: int
 
-    def limited(
-        self, until: float | None, *, is_strict: bool = False
-    ) -> AbstractContextManager[None]:
+    def limited(self, until: float | None) -> AbstractContextManager[None]:
         """Inside, no request takes much longer than until then, elapsed clock."""
 
     # Names

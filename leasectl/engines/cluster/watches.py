@@ -67,19 +67,27 @@ _LONGEST_SECONDS = 600.0
 
 
 class Following:
-    """The thread, from `start` on.
+    """The thread, from `start` on; it ends soon after it is closed.
 
     Args:
         follow: Called in it again and again: follows a watch by `take_all` until that ends.
         again: Called in it when it is time for another, after one that ended or wasn't to be had.
+        lost: Called in it with why a watch isn't to be had; with None after an error of the thread.
+        pause_seconds: The pause after that.
     """
 
     def __init__(
-        self, follow: Callable[[], object], again: Callable[[], object] = lambda: None
+        self,
+        follow: Callable[[], object],
+        again: Callable[[], object] = lambda: None,
+        *,
+        lost: Callable[[LeaseError | None], object] = lambda reason: None,
+        pause_seconds: float = _ASK_LATER_SECONDS,
     ) -> None:
         self._follow = follow
         self._again = again
-        self._wakeup = Wakeup()
+        self._lost = lost
+        self._pause_seconds = pause_seconds
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._watch: Watch[object] | None = None  # under the lock
@@ -89,36 +97,37 @@ class Following:
         start_thread(name, self._run, failed=self._fail, repeats=True)
 
     @property
-    def fd(self) -> int:
-        """Readable after `wake`."""
-        return self._wakeup.fd
-
-    @property
     def is_closed(self) -> bool:
         """Whether it is to end."""
         return self._closed.is_set()
 
-    def wake(self) -> None:
-        """Wake those that wait."""
-        self._wakeup.set()
-
-    def clear(self) -> None:
-        """Get ready for the next."""
-        self._wakeup.clear()
-
-    def close(self) -> None:
-        """End it, and its watch."""
-        self._closed.set()
+    def cut(self) -> None:
+        """End its watch; it begins another."""
         with self._lock:
             watch = self._watch
         if watch is not None:
             watch.cut()
-        self._wakeup.close()
+
+    def close(self) -> None:
+        """End it, and its watch."""
+        self._closed.set()
+        self.cut()
 
     # In the thread
 
-    def take_all(self, watch: Watch[Event], take: Callable[[Event], object]) -> None:
+    def take_all(
+        self,
+        watch: Watch[Event],
+        take: Callable[[Event], object],
+        *,
+        begun: Callable[[], object] = lambda: None,
+    ) -> None:
         """Hand over what a watch tells, until it ends.
+
+        Args:
+            watch: The watch.
+            take: Called with each event.
+            begun: Called when it has begun.
 
         Raises:
             WatchEnded, LeaseError: As `Watch` has it.
@@ -128,11 +137,13 @@ class Following:
         if self.is_closed:
             return
         with watch as events:
+            begun()
             for event in events:
                 take(event)
 
     def _fail(self) -> None:
         if not self.is_closed:
+            self._lost(None)
             self._again()
 
     def _run(self) -> None:
@@ -142,8 +153,9 @@ class Following:
                 continue
             except WatchEnded as ended:
                 self._closed.wait(ended.retry_after_seconds or _LEAST_SECONDS)
-            except LeaseError:
-                self._closed.wait(_ASK_LATER_SECONDS)
+            except LeaseError as reason:
+                self._lost(reason)
+                self._closed.wait(self._pause_seconds)
             if not self.is_closed:
                 self._again()
 
@@ -153,12 +165,16 @@ class Follower:
 
     _following: Following
 
+    def __init__(self) -> None:
+        self._wakeup = Wakeup()
+
     @property
     def fd(self) -> int:
-        return self._following.fd
+        return self._wakeup.fd
 
     def close(self) -> None:
         self._following.close()
+        self._wakeup.close()
 
 
 class Verdict(NamedTuple):
@@ -225,15 +241,16 @@ class PoolWatch:
         self._context = context
         self._observed = context.observed
         self._due_changed = due_changed
+        self._following = Following(
+            self._follow, self._list, lost=self._lose, pause_seconds=_ASK_AGAIN_SECONDS
+        )
         self._changed = threading.Condition()
         # Under the lock of _changed:
         self._view = view
         self._lookout = Lookout(self._observed, view)
         self._is_current = True
         self._has_begun = False
-        self._is_closed = False
         self._sleepers: set[ClusterWaiter] = set()
-        self._watch: Watch[Happened] | None = None
         self._next_at: float | None = None
         self._has_new_settings = False
         self._version_heard = view.version  # of what its watch told of last, or begins with
@@ -241,7 +258,7 @@ class PoolWatch:
 
     def start(self) -> None:
         """Start the thread."""
-        start_thread("pool-watch", self._run, failed=self._fail, repeats=True)
+        self._following.start("pool-watch")
 
     @property
     def next_at(self) -> float | None:
@@ -295,9 +312,8 @@ class PoolWatch:
         with self._changed:
             if self._expected is None or now < self._expected[1]:
                 return
-            self._expected, watch = None, self._watch
-        if watch is not None:
-            watch.cut()
+            self._expected = None
+        self._following.cut()
 
     def add(self, sleeper: ClusterWaiter) -> None:
         """Wake a sleeper whenever its verdict changes, from now on."""
@@ -327,12 +343,7 @@ class PoolWatch:
 
     def close(self) -> None:
         """End the thread, and its watch."""
-        with self._changed:
-            self._is_closed = True
-            watch = self._watch
-            self._changed.notify_all()
-        if watch is not None:
-            watch.cut()
+        self._following.close()
 
     # With the lock
 
@@ -362,33 +373,6 @@ class PoolWatch:
         if self._expected is not None and version >= self._expected[0]:
             self._expected = None
 
-    def _take(self, happened: Happened) -> None:
-        name, version = happened.id.name, happened.id.version
-        if happened.what == "over":  # it says nothing of what else was written by then
-            if self._view.end(happened.id):
-                self._lookout.note(name)
-                self._judge()
-            return
-        self._hear(version)
-        before = self._view.find(name)
-        if happened.what == "nothing":
-            self._view.version = max(self._view.version, version)
-            self._changed.notify_all()
-            return
-        if not self._view.apply(happened.id, happened.object):
-            return
-        self._lookout.note(name)
-        after = self._view.find(name)
-        is_last = before is None and isinstance(after, TicketObject) and self._is_last(after)
-        if is_last or _is_renewal(before, after):  # it makes nothing due sooner
-            self._observed.note(after)
-            self._changed.notify_all()
-            return
-        if isinstance(after, PoolObject) and before != after:
-            self._has_new_settings = True
-            self._due_changed()
-        self._judge()
-
     def _is_last(self, new: TicketObject) -> bool:
         """Tell whether a ticket changes nothing for anybody here, nor is the next that is over."""
         end = self._observed.ticket_end(new)
@@ -400,66 +384,66 @@ class PoolWatch:
 
     # The thread
 
-    def _run(self) -> None:
-        while not self._is_closed:
-            try:
-                self._follow()
-            except WatchEnded as ended:
-                self._pause(ended.retry_after_seconds or _LEAST_SECONDS)
-                self._list()
-            except LeaseError as reason:
-                with self._changed:
-                    for sleeper in self._sleepers:
-                        sleeper.ticket.note_unwatched(reason)
-                self._lose()
-                self._pause(_ASK_AGAIN_SECONDS)
-                self._list()
-
     def _follow(self) -> None:
         with self._changed:
             which = Selection(pool=self._view.pool_type)
             watch = self._context.objects.watch(which, self._view.version)
-            self._watch = watch
             self._hear(self._view.version)
-            if self._is_closed:
+        self._following.take_all(watch, self._take, begun=self._begin)
+
+    def _begin(self) -> None:
+        with self._changed:
+            self._is_current = self._has_begun = True
+            for sleeper in self._sleepers:
+                sleeper.ticket.note_watched()
+
+    def _take(self, happened: Happened) -> None:
+        with self._changed:
+            name, version = happened.id.name, happened.id.version
+            if happened.what == "over":  # it says nothing of what else was written by then
+                if self._view.end(happened.id):
+                    self._lookout.note(name)
+                    self._judge()
                 return
-        with watch as events:
-            with self._changed:
-                self._is_current = self._has_begun = True
-                for sleeper in self._sleepers:
-                    sleeper.ticket.note_watched()
-            for happened in events:
-                with self._changed:
-                    self._take(happened)
+            self._hear(version)
+            before = self._view.find(name)
+            if happened.what == "nothing":
+                self._view.version = max(self._view.version, version)
+                self._changed.notify_all()
+                return
+            if not self._view.apply(happened.id, happened.object):
+                return
+            self._lookout.note(name)
+            after = self._view.find(name)
+            is_last = before is None and isinstance(after, TicketObject) and self._is_last(after)
+            if is_last or _is_renewal(before, after):  # it makes nothing due sooner
+                self._observed.note(after)
+                self._changed.notify_all()
+                return
+            if isinstance(after, PoolObject) and before != after:
+                self._has_new_settings = True
+                self._due_changed()
+            self._judge()
 
     def _list(self) -> None:
-        if self._is_closed:
-            return
         try:
             view = self._context.pool(self._view.pool_type)
         except LeaseError:
-            self._lose()
+            self._lose(None)
         else:
             with self._changed:  # also one of an earlier time: then the store was restored
                 self._take_over(view)
 
-    def _fail(self) -> None:
-        """After an error of the thread: what is seen may be wrong from here on."""
-        self._lose()
-        self._list()
-
-    def _lose(self) -> None:
+    def _lose(self, reason: LeaseError | None) -> None:
         """What was seen isn't kept up to date any more: have all ask for themselves."""
         with self._changed:
             self._is_current = False
             self._changed.notify_all()
             for sleeper in self._sleepers:
+                if reason is not None:
+                    sleeper.ticket.note_unwatched(reason)
                 sleeper.verdict = None
                 sleeper.wake()
-
-    def _pause(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_closed, seconds)
 
 
 def _is_renewal(before: Found | None, after: Found | None) -> bool:
@@ -478,7 +462,7 @@ def _unrenewed(found: Found) -> Found:
 
 
 class TicketWatch:
-    """Watches of three objects, each in a thread, or all in one; they end soon after it is closed.
+    """Watches of three objects, each in a thread, or all in one.
 
     Args:
         context: Of the place of the tickets.
@@ -507,15 +491,18 @@ class TicketWatch:
         self._sleeper = sleeper
         self._clock = clock
         self._heard_at = clock.elapsed()
-        self._closing = threading.Event()
-        self._lock = threading.Lock()
-        self._watches: list[Watch[Happened]] = []  # under the lock
         self._look_at = clock.elapsed() + _LONGEST_SECONDS
         self._pool = pool
         names = (before.id.name, sleeper.ticket.object_name, pool.id.name)
         alone: list[tuple[str, ...]] = [(name,) for name in names]
+        self._followings: list[Following] = []
         for each in [names] if context.objects.unites else alone:
-            start_thread("ticket-watch", partial(self._run, each, version), failed=self._end)
+            follow = partial(self._follow, len(self._followings), each, version)
+            self._followings.append(
+                Following(follow, self._end, lost=self._lose, pause_seconds=_ASK_AGAIN_SECONDS)
+            )
+        for following in self._followings:
+            following.start("ticket-watch")
 
     @property
     def silent_at(self) -> float:
@@ -532,37 +519,26 @@ class TicketWatch:
 
     def close(self) -> None:
         """End the threads, and their watches."""
-        with self._lock:
-            self._closing.set()
-            watches = list(self._watches)
-        for watch in watches:
-            watch.cut()
+        for each in self._followings:
+            each.close()
 
     # The threads
 
-    def _run(self, names: tuple[str, ...], version: int) -> None:
+    def _follow(self, number: int, names: tuple[str, ...], version: int) -> None:
         watch = self._context.objects.watch(Selection(names=names), version)
-        with self._lock:
-            if self._closing.is_set():
-                return
-            self._watches.append(watch)
-        try:
-            with watch as events:
-                self._sleeper.ticket.note_watched()
-                for happened in events:
-                    self._take(happened)
-        except WatchEnded as ended:
-            self._closing.wait(ended.retry_after_seconds or _LEAST_SECONDS)
-        except LeaseError as reason:
+        begun = self._sleeper.ticket.note_watched
+        self._followings[number].take_all(watch, self._take, begun=begun)
+
+    def _lose(self, reason: LeaseError | None) -> None:
+        if reason is not None:
             self._sleeper.ticket.note_unwatched(reason)
-            self._wake()  # to find out what else it may not
-            self._closing.wait(_ASK_AGAIN_SECONDS)
-        self._end()
+        self._wake()  # to find out what else it may not
 
     def _end(self) -> None:
-        if not self._closing.is_set():  # it may have missed something, and lists again
-            self.is_over = True
-            self._wake()
+        """A watch has ended: it may have missed something, and the sleeper lists again."""
+        self.is_over = True
+        self._wake()
+        self.close()
 
     def _take(self, happened: Happened) -> None:
         name = happened.id.name
@@ -592,7 +568,7 @@ class TicketWatch:
             self._pool = found
 
     def _wake(self) -> None:
-        if not self._closing.is_set():
+        if not self._followings[0].is_closed:
             self._sleeper.wake()
 
 

@@ -12,7 +12,6 @@
 - `event_log`: read events in order, bucket by bucket
 - `gateway`: the operations of etcd's v3 JSON gateway, each within a deadline
 - `requests`: build transactions, and read their responses
-- `access`: send one request to one member, with a token if etcd requires one
 - `answers`: map etcd's errors to ours; explain why no member gave a usable answer
 - `tokens`: share a token between the processes of a state directory
 

@@ -267,6 +267,7 @@ class EtcdEventWatch(Follower):
     """
 
     def __init__(self, gateway: Gateway) -> None:
+        super().__init__()
         self._gateway = gateway
         self._events = gateway.keys.events()
         self._opened: set[EtcdWatch] = set()
@@ -278,7 +279,7 @@ class EtcdEventWatch(Follower):
         self._following.start("event-watch")
 
     def clear(self) -> int:
-        self._following.clear()
+        self._wakeup.clear()
         with self._lock:
             first, self._first = self._first, 0
         return last_number_at(first - 1) if first else 0
@@ -297,14 +298,14 @@ class EtcdEventWatch(Follower):
             if happened.what == "there":
                 self._first = self._first or happened.id.version
         if happened.what == "there":
-            self._following.wake()
+            self._wakeup.set()
 
     def _begin_anew(self) -> None:
         with contextlib.suppress(LeaseError):
             version = self._gateway.read().revision
             with self._lock:
                 self._version, self._first = version, 0
-            self._following.wake()  # something may have happened that no watch tells of
+            self._wakeup.set()  # something may have happened that no watch tells of
 
 
 def _come(kv: KeyValue, is_gone: bool) -> Happened:

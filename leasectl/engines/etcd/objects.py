@@ -136,9 +136,7 @@ class EtcdObjects:
         self._pools: dict[str, str | None] = {}  # where resources were seen, by object name
         self._decoded: dict[str, tuple[KeyValue, Found]] = {}  # by key: of what, and what
 
-    def limited(
-        self, until: float | None, *, is_strict: bool = False
-    ) -> AbstractContextManager[None]:
+    def limited(self, until: float | None) -> AbstractContextManager[None]:
         return self.gateway.limited(until)
 
     # Names

@@ -187,6 +187,7 @@ class KubernetesEventWatch(Follower):
     """
 
     def __init__(self, api: Api, collection: Collection) -> None:
+        super().__init__()
         self._api = api
         self._collection = collection
         self._lock = threading.Lock()
@@ -197,7 +198,7 @@ class KubernetesEventWatch(Follower):
         self._following.start("event-watch")
 
     def clear(self) -> int:
-        self._following.clear()
+        self._wakeup.clear()
         return 0
 
     def come_after(self, number: int) -> list[Event] | None:
@@ -227,7 +228,7 @@ class KubernetesEventWatch(Follower):
             self._following.take_all(watch, self._take)
         except WatchExpired:
             self._version = self._list_after(self._version)
-            self._following.wake()
+            self._wakeup.set()
 
     def _take(self, event: WatchEvent) -> None:
         version = identity_of(event.object).version
@@ -236,7 +237,7 @@ class KubernetesEventWatch(Follower):
             self._come += [each for each in come if each.number // NUMBERS_PER_VERSION == version]
             self._version = max(self._version, version)
         if come:
-            self._following.wake()
+            self._wakeup.set()
 
     def _list_after(self, version: int | None) -> int:
         """List all, to go on from there; returns when that was.

@@ -10,7 +10,6 @@ is found later by its claim key, or ends with its ttl.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -39,7 +38,6 @@ from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     AlreadyExists,
     Conflict,
-    MadeAnew,
     is_not_permitted,
 )
 from leasectl.engines.kubernetes.api.requests import Api
@@ -103,10 +101,8 @@ class KubernetesObjects:
         self.collection = collection
         self._observed = observed
 
-    def limited(
-        self, until: float | None, *, is_strict: bool = False
-    ) -> AbstractContextManager[None]:
-        return self.api.limited(until, is_strict=is_strict)
+    def limited(self, until: float | None) -> AbstractContextManager[None]:
+        return self.api.limited(until)
 
     # Names
 
@@ -211,11 +207,6 @@ class KubernetesObjects:
             raw = self.get(name)
             is_it = raw is not None and identity_of(raw).uid == identity_of(body).uid
             return _found(raw, is_done if is_it else lambda found: False)
-        except MadeAnew as made:  # which the uid doesn't let happen
-            with contextlib.suppress(Absent, Conflict):
-                id_ = identity_of(made.made)
-                self.api.delete(self.collection, id_.name, uid=id_.uid, is_repeatable=True)
-            return Written(False)
         return _written(said)
 
     def remove(self, found: Found, told: Sequence[Told] = ()) -> None:

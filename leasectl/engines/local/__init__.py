@@ -14,9 +14,8 @@ pipe, which the kernel opens for it even if the waker is killed.
 - `witness`: let others pass waiters that don't come
 - `pools`: make, change, delete and show pools
 - `values`: values under keys, kept beyond a boot
-- `members`: read and change memberships
-- `memberships`: the pool of each name, in step with resources and claims; requests that a pool
-  can't meet now
+- `members`: the pool of each name, in step with resources and claims; requests that a pool can't
+  meet now
 - `member_rows`: rows of members, and their audit
 - `notes`: notes at claims
 - `audit`: compare the records of handles with the claims

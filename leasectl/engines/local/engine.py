@@ -14,12 +14,10 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.contract import PoolWaiter
-    from leasectl.engines.local.members import LocalMembers
-    from leasectl.engines.local.notes import LocalNotes
-    from leasectl.engines.local.pools import LocalPools
-    from leasectl.engines.local.values import LocalValues
     from leasectl.engines.local.waiter import LocalWaiter, WaitPipes
-    from leasectl.state.event_log import StateEventLog
+    from leasectl.engines.notes import Notes
+    from leasectl.engines.pool_admin import EventLog, Members, PoolAdmin
+    from leasectl.engines.values import Values
     from leasectl.system.process_watch import IdlePidfds
 
 
@@ -121,31 +119,29 @@ class LocalSides:
         self._caller = caller
 
     @property
-    def pools(self) -> LocalPools:
+    def pools(self) -> PoolAdmin:
         from leasectl.engines.local.pools import LocalPools
 
         return LocalPools(self._store, self._caller)
 
     @property
-    def events(self) -> StateEventLog:
+    def events(self) -> EventLog:
         from leasectl.state.event_log import StateEventLog
 
         return StateEventLog(self._store.state)
 
     @property
-    def members(self) -> LocalMembers:
-        from leasectl.engines.local.members import LocalMembers
-
-        return LocalMembers(self._store, self._caller)
+    def members(self) -> Members:
+        return self._store.memberships(self._caller)
 
     @property
-    def notes(self) -> LocalNotes:
+    def notes(self) -> Notes:
         from leasectl.engines.local.notes import LocalNotes
 
         return LocalNotes(self._store)
 
     @property
-    def values(self) -> LocalValues:
+    def values(self) -> Values:
         from leasectl.engines.local.values import LocalValues
 
         return LocalValues(self._store)

@@ -20,7 +20,7 @@ from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
     from leasectl.engines.local.absent import LocalEarlyEnds
-    from leasectl.engines.local.memberships import LocalMemberships
+    from leasectl.engines.local.members import LocalMembers
     from leasectl.engines.local.queues import Waiting
     from leasectl.engines.rules.possible import Unmet
     from leasectl.state.event import EventKind
@@ -247,11 +247,11 @@ class LocalStore:
         ((first,),) = self.state.query(sql, pool_type)
         return None if first is None else float(first)
 
-    def memberships(self, caller: str = "") -> LocalMemberships:
+    def memberships(self, caller: str = "") -> LocalMembers:
         """Return the memberships of the names in these pools, to read or to change."""
-        from leasectl.engines.local.memberships import LocalMemberships  # few commands need it
+        from leasectl.engines.local.members import LocalMembers  # few commands need it
 
-        return LocalMemberships(self, caller)
+        return LocalMembers(self, caller)
 
     @property
     def early_ends(self) -> LocalEarlyEnds:

@@ -15,7 +15,6 @@ from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Conflict,
     LostAnswer,
-    MadeAnew,
     Refused,
 )
 from leasectl.engines.kubernetes.api.requests import Listed
@@ -150,7 +149,6 @@ def test_what_has_changed_is_not_written() -> None:
         assert not changed.write_node(NODE, NodeWrite("active"))
         assert changed.write_lease("a", None, LEASE) is None
         assert changed.write_lease("a", NODE, LEASE) is None
-    assert Asked(MadeAnew("it was gone", NODE)).cluster.write_lease("a", NODE, LEASE) is None
 
 
 def test_a_request_of_a_person_may_be_written_twice() -> None:

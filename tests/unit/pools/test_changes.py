@@ -11,7 +11,7 @@ from leasectl.engines.facts import Pool, PoolSettings, Resource
 from leasectl.engines.local.members import LocalMembers
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.pool_admin import Decide, Members, PoolAdmin, Updated
 from leasectl.engines.rules.membership import Lifetime, Member, Pools, join, set_default
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Claimant, Lease, Request
@@ -220,11 +220,11 @@ class TestCarryingOut:
         return MadeUpStore(Clock(), self.nobody_loses)
 
     @pytest.fixture
-    def pools(self, store: MadeUpStore) -> LocalPools:
+    def pools(self, store: MadeUpStore) -> PoolAdmin:
         return store.pools
 
     @pytest.fixture
-    def members(self, store: MadeUpStore) -> LocalMembers:
+    def members(self, store: MadeUpStore) -> Members:
         return store.members
 
     @staticmethod
@@ -238,11 +238,11 @@ class TestCarryingOut:
         waiter.enqueue()
         assert waiter.claim().leases
 
-    def names(self, pools: LocalPools) -> dict[str, list[str]]:
+    def names(self, pools: PoolAdmin) -> dict[str, list[str]]:
         return {each.type: [r.name for r in each.resources] for each in pools.pools()}
 
     def test_it_makes_pools_as_planned_and_then_nothing_is_left_to_do(
-        self, pools: LocalPools, members: LocalMembers
+        self, pools: PoolAdmin, members: Members
     ) -> None:
         pools.create_pool("T", ["a", "b"])
         pools.create_pool("U", ["c", "d"])
@@ -263,7 +263,7 @@ class TestCarryingOut:
         assert plan(wanted, pools.pools()) == tuple(PoolChange(each.type) for each in wanted)
 
     def test_what_somebody_else_has_made_the_default_since_stays_that(
-        self, pools: LocalPools, members: LocalMembers
+        self, pools: PoolAdmin, members: Members
     ) -> None:
         for each in ("T", "U", "V"):
             pools.create_pool(each, [each.lower()])
@@ -278,7 +278,7 @@ class TestCarryingOut:
         assert members.belonging().default == "V"
 
     def test_what_was_acquired_since_the_plan_stays(
-        self, store: MadeUpStore, pools: LocalPools, members: LocalMembers
+        self, store: MadeUpStore, pools: PoolAdmin, members: Members
     ) -> None:
         pools.create_pool("T", ["a", "b", "c"])
         changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], pools.pools())
@@ -290,7 +290,7 @@ class TestCarryingOut:
         assert self.names(pools) == {"T": ["a", "c"], "U": []}
 
     def test_what_has_joined_for_a_time_since_the_plan_stays(
-        self, pools: LocalPools, members: LocalMembers
+        self, pools: PoolAdmin, members: Members
     ) -> None:
         pools.create_pool("T", ["a", "b", "c"])
         changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], pools.pools())
@@ -303,7 +303,7 @@ class TestCarryingOut:
         assert self.names(pools) == {"T": ["a", "b", "c"], "U": []}
 
     def test_what_moves_is_at_every_step_in_a_pool(
-        self, store: MadeUpStore, pools: LocalPools
+        self, store: MadeUpStore, pools: PoolAdmin
     ) -> None:
         pools.create_pool("T", ["a", "b"])
         pools.create_pool("U", ["u"])

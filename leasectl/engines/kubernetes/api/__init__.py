@@ -7,7 +7,6 @@
 - `login`: credentials for requests, renewed when files or plugins change them
 - `access`: what one request needs; whether a server lets us in
 - `requests`: the operations of the API, each within a deadline
-- `asking`: send one request, and repeat it where that is safe
 - `refusals`: map the API server's errors to ours
 - `watching`: watches: follow what happens to objects
 - `rights`: the rights that leasectl needs, and how to grant them

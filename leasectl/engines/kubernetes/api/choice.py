@@ -144,7 +144,7 @@ def choose(
     )
     chosen = merged.context(address.context)
     cluster, user = merged.cluster(chosen), merged.user(chosen)
-    namespace = address.namespace or chosen.namespace or _DEFAULT_NAMESPACE
+    namespace = address.namespace or chosen.text("namespace") or _DEFAULT_NAMESPACE
     kept = [(name, environment[name]) for name in _KEPT_FOR_PROGRAMS if name in environment]
     return ClusterChoice(
         chosen_by,

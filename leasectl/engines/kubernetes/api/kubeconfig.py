@@ -337,22 +337,6 @@ def is_header(text: str) -> bool:
     return text.isascii() and text.isprintable() and text.strip(" ") == text != ""
 
 
-class ContextEntry(NamedTuple):
-    """A context: a cluster and a user, by name.
-
-    Args:
-        name: Its own.
-        cluster: Of the cluster.
-        user: The name of the user; empty for none.
-        namespace: Which is meant where none is named; None for the usual one.
-    """
-
-    name: str
-    cluster: str
-    user: str
-    namespace: str | None
-
-
 class Kubeconfig(NamedTuple):
     """What some files say together.
 
@@ -370,12 +354,12 @@ class Kubeconfig(NamedTuple):
     clusters: dict[str, Entry]
     users: dict[str, Entry]
 
-    def context(self, name: str | None) -> ContextEntry:
+    def context(self, name: str | None) -> Entry:
         """A context, by name; None for the current one.
 
         Raises:
             InvalidRequest: There is none.
-            CorruptState: It isn't what a context should be.
+            CorruptState: There are no contexts.
         """
         if not self.contexts:
             raise CorruptState(f"{self._files} has no contexts; {MEND_IT}")
@@ -391,35 +375,32 @@ class Kubeconfig(NamedTuple):
                 f'{self._files} has no context "{printable(name)}"{self._meant(name)}; '
                 "name one that it has in the address, like kubernetes://namespace?context=name"
             )
-        cluster = entry.text("cluster")
-        if not cluster:
-            raise entry.refused("names no cluster")
-        return ContextEntry(
-            name, cluster, entry.text("user") or "", entry.text("namespace") or None
-        )
+        return entry
 
-    def cluster(self, context: ContextEntry) -> ClusterEntry:
+    def cluster(self, context: Entry) -> ClusterEntry:
         """Where the cluster of a context is.
 
         Raises:
             CorruptState: It isn't there, or isn't what a cluster should be.
         """
-        return read_cluster(self._entry("cluster", context.cluster, self.clusters, context))
+        name = context.text("cluster")
+        if name is None:
+            raise context.refused("names no cluster")
+        return read_cluster(self._entry("cluster", name, self.clusters, context))
 
-    def user(self, context: ContextEntry) -> UserEntry:
+    def user(self, context: Entry) -> UserEntry:
         """Return the user of a context.
 
         Raises:
             CorruptState: It isn't there, or isn't what a user should be.
             NotSupported: It says so in a way that isn't known here.
         """
-        if not context.user:
+        name = context.text("user")
+        if name is None:
             return UserEntry(found_in(context.name, self.paths))
-        return read_user(self._entry("user", context.user, self.users, context))
+        return read_user(self._entry("user", name, self.users, context))
 
-    def _entry(
-        self, kind: str, name: str, entries: dict[str, Entry], context: ContextEntry
-    ) -> Entry:
+    def _entry(self, kind: str, name: str, entries: dict[str, Entry], context: Entry) -> Entry:
         if name not in entries:
             raise CorruptState(
                 f'{found_in(context.name, self.paths)} has the {kind} "{printable(name)}", which '

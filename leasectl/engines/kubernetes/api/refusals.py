@@ -17,7 +17,6 @@ from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
     InvalidRequest,
-    LeaseError,
     NoNamespace,
 )
 from leasectl.http.messages import Answer, redirection
@@ -114,19 +113,6 @@ class LostAnswer(BackendUnreachable):
         super().__init__(text)
         self.status = status
         self.words = words
-
-
-class MadeAnew(LeaseError):
-    """What was to be changed was gone, and the server has made it again (201 to a PUT).
-
-    Args:
-        text: For people.
-        made: The object that wasn't to be.
-    """
-
-    def __init__(self, text: str, made: Json) -> None:
-        super().__init__(text)
-        self.made = made
 
 
 class _Said(NamedTuple):

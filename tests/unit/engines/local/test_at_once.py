@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from leasectl.engines.local import member_rows
-from leasectl.engines.local.memberships import LocalMemberships
+from leasectl.engines.local.members import LocalMembers
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.pool_admin import Members
 from leasectl.engines.rules.membership import Lifetime, cordon, join
@@ -46,7 +46,7 @@ def test_looks_at_no_other_name(
         raise AssertionError("all names were looked at")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalMemberships, "expire", no_look)
+        patch.setattr(LocalMembers, "expire", no_look)
         patch.setattr(member_rows, "closed_in", no_look)
         assert desk.acquire(Request("T")).names == ("n-100",)
         assert desk.acquire(Request("T", 2)).names == ("n-101", "n-102")

@@ -1,4 +1,4 @@
-"""leasectl.engines.local.memberships: requests that a pool can't meet now."""
+"""leasectl.engines.local.members: requests that a pool can't meet now."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from leasectl.engines.etcd import access
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -288,7 +287,7 @@ class TestReplacedFiles:
             return context
 
         trust = Trust(make, [str(files.ca)])
-        monkeypatch.setattr(access, "trust_for", lambda url, settings: trust)
+        monkeypatch.setattr("leasectl.engines.etcd.gateway.trust_for", lambda url, settings: trust)
         write_something(let_in(secure))
 
     def test_files_that_stay_as_they_are_are_read_once(
@@ -301,7 +300,7 @@ class TestReplacedFiles:
             return made[-1]
 
         trust = Trust(make, [str(files.ca), "/nowhere"])
-        monkeypatch.setattr(access, "trust_for", lambda url, settings: trust)
+        monkeypatch.setattr("leasectl.engines.etcd.gateway.trust_for", lambda url, settings: trust)
         gateway = let_in(secure)
         write_something(gateway)
         write_something(gateway)

@@ -15,7 +15,6 @@ from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Conflict,
     LostAnswer,
-    MadeAnew,
 )
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import (
@@ -178,11 +177,6 @@ class TestWrites:
             open_at(server, deadline_seconds=0.2, pause=pause).create(HERE, LEASE)
         assert not isinstance(raised.value, LostAnswer)
         assert len(pause.seconds) > 1
-
-    def test_what_they_make_of_nothing_is_told(self, script: Script, open_at: OpenAt) -> None:
-        with pytest.raises(MadeAnew) as raised:
-            open_at(script(Said(201, LEASE))).replace(HERE, "a", LEASE)
-        assert raised.value.made == LEASE
 
     def test_what_guards_them_is_sent(self, script: Script, open_at: OpenAt) -> None:
         server = script(OK)
@@ -466,16 +460,6 @@ class TestLists:
     def test_what_is_no_list_is_none(self, body: Any, script: Script, open_at: OpenAt) -> None:
         with pytest.raises(BackendUnreachable, match="the answer is not a list"):
             open_at(script(Said(body=body)), deadline_seconds=0.5).list(HERE)
-
-    def test_one_without_an_end_is_given_up(
-        self, script: Script, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("leasectl.engines.kubernetes.api.requests._MOST_PAGES", 3)
-        page = Said(body={"items": [], "metadata": {"continue": "more"}})
-        server = script(page)
-        with pytest.raises(BackendUnreachable, match="it has no end after 3 pages"):
-            open_at(server).list(HERE)
-        assert len(server.asked) == 3
 
     def test_one_that_is_too_long_is_given_up(
         self, script: Script, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch

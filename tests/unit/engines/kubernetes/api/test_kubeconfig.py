@@ -259,7 +259,7 @@ def test_yaml_with_comments_and_numbers_is_one(tmp_path: Path) -> None:
     )
     found = merged([str(path)])
     context = found.context(None)
-    assert context.namespace == "ci"
+    assert context.text("namespace") == "ci"
     assert found.cluster(context).server == "https://there:6443/k8s/clusters/c-1"
     assert found.user(context).token == "12345"
 

@@ -28,7 +28,7 @@ class Keeper:
         self.fence = lease.fence
         self.put_off = 0
         self.noted: list[Sequence[Note]] = []
-        renewals = self.process.engine.renewals
+        renewals = self.process.opened.context.renewals
         renewals.noted, renewals.seconds = self.noted.append, TTL / 3
         if puts_off:
             renewals.put_off = self._count

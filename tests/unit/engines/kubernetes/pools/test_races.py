@@ -12,7 +12,9 @@ import pytest
 from leasectl.engines.cluster import pools
 from leasectl.engines.cluster.claims import Part
 from leasectl.engines.cluster.entering import Update, all_known
+from leasectl.engines.cluster.members import ClusterMembers
 from leasectl.engines.cluster.objects import Change, PoolState
+from leasectl.engines.cluster.pools import ClusterPools
 from leasectl.engines.cluster.session import WaitSession
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings
@@ -284,11 +286,12 @@ def test_who_makes_a_large_pool_is_given_the_time_for_it(monkeypatch: pytest.Mon
         """Do what that one would."""
         name = next(left, None)
         if name is None:
-            world.one.pools._open(making, names, ())
+            ClusterPools(world.one.opened.context)._open(making, names, ())
             return
         to_add = lambda member, pools: add(member, "L", pools)  # noqa: E731
-        known = all_known(world.one.opened.context)
-        world.one.opened.members.carry_out(Update([name], to_add, making=making), known)
+        context = world.one.opened.context
+        update = Update([name], to_add, making=making)
+        ClusterMembers(context).carry_out(update, all_known(context))
 
     monkeypatch.setattr(pools, "pause", go_on)
     with pytest.raises(InvalidRequest, match='pool "L" exists'):
