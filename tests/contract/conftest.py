@@ -16,6 +16,7 @@ from tests.contract.kubernetes_world import KubernetesWorld
 from tests.contract.leasectl_world import LeasectlWorld
 from tests.contract.local_world import LocalWorld
 from tests.contract.world import World
+from tests.kit.fork_server import load_everything
 from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.api import write_kubeconfig
 from tests.kit.kubernetes.namespaces import new_namespace
@@ -46,6 +47,12 @@ MARKS = {
     "kubernetes": [pytest.mark.once],
     "leasectl+http": [pytest.mark.once],
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def everything_loaded() -> None:
+    """What each of the thousands of clients that are forked would else load for itself."""
+    load_everything()
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ from tests.crash.boskos_judge import Use, changed_ids, out_of_order, overlaps
 from tests.crash.sweeping import kill_at_request, lose_answer
 from tests.kit.boskos.history import BoskosHistory, Event
 from tests.kit.boskos.process import Boskos, StartBoskos
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import EVERY_KILL, FULL_SIZE
@@ -140,7 +139,6 @@ class Sweep:
 @pytest.fixture
 def server(boskos: StartBoskos) -> Iterator[Boskos]:
     """One with a type for each kill, of which nothing may stay leased."""
-    load_everything()
     server = start(boskos, *(f"{each}={COUNT + 3}" for each in TYPES))
     yield server
     eventually(lambda: server.owners == {}, "all is free again")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import EVERY_KILL, kill_at
@@ -17,7 +16,6 @@ LAST = 2000
 
 
 def test_it_can_be_killed_anywhere(tmp_path: Path) -> None:
-    load_everything()
     kills = 0
     for number in range(1, LAST, STRIDE):
         folder = tmp_path / str(number)

@@ -11,7 +11,6 @@ from leasectl.model import Request
 from tests.crash.contenders import Choose, Participant, contention, kill_contenders
 from tests.crash.sweeping import Sweep
 from tests.crash.test_etcd_sweep import EtcdSweep
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork
 from tests.kit.history import Event, read_history, violations
 from tests.kit.hosts import Hosts
@@ -87,7 +86,6 @@ def test_killed_waiters_for_either_stop_nobody(cli: Cli, tmp_path: Path) -> None
 
 
 def test_an_acquire_of_either_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
-    load_everything()
     sweep = Sweep(cli, tmp_path, capacity=1)
     sweep.keep_a_keeper()
     cli.pool("U", "U--0")
@@ -101,7 +99,6 @@ def test_an_acquire_of_either_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -
 def test_an_acquire_of_either_in_etcd_can_be_killed_around_each_request(
     hosts: Hosts, tmp_path: Path
 ) -> None:
-    load_everything()
     sweep = EtcdSweep(hosts, tmp_path)
     sweep.sweep.keep_a_keeper()
     hosts.pool("U--0", pool_type="U")

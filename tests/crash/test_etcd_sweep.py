@@ -28,7 +28,6 @@ from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import Sweep, kill_at_request
 from tests.kit.etcd.chronicle import chronicle, grants_in
 from tests.kit.etcd.event_writer import packs
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import Claim, broken_invariants
@@ -217,7 +216,6 @@ class EtcdSweep:
 @pytest.fixture
 def sweep(hosts: Hosts, tmp_path: Path) -> Iterator[EtcdSweep]:
     """A sweep at whose end all is well."""
-    load_everything()
     sweep = EtcdSweep(hosts, tmp_path)
     yield sweep
     sweep.settle()
@@ -257,7 +255,6 @@ def test_commands_that_see_to_old_events_can_be_killed_around_each_request(
     monkeypatch.setattr(buckets, "_SMALLEST", BUCKET)
     monkeypatch.setattr(buckets, "_LARGEST", BUCKET)
     monkeypatch.setattr(events, "_LOOK_EVERY", 1)
-    load_everything()
     sweep = EtcdSweep(hosts, tmp_path, kept=KEPT._replace(number=number))
     sweep.sweep.keep_a_keeper()
     command = sweep.release if verb == "release" else sweep.acquire

@@ -17,7 +17,6 @@ from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.model import Request, whole
 from tests.crash.sweeping import Sweep
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
 from tests.kit.support import Cli
@@ -94,7 +93,6 @@ def acquire_next(cli: Cli, run: TakenRun) -> None:
 def test_run_can_be_killed_anywhere_between_force_and_confirmation(
     cli: Cli, tmp_path: Path
 ) -> None:
-    load_everything()
     sweep = Sweep(cli, tmp_path, capacity=1)
 
     def attempt(number: int) -> int:

@@ -14,7 +14,6 @@ from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from tests.crash.sweeping import Sweep, kill_at_request
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.killing import kill_at
@@ -55,7 +54,6 @@ def killed(sweep: Sweep, number: int, *args: str) -> int:
 
 
 def test_an_answer_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
-    load_everything()
     sweep = Sweep(cli, tmp_path)
     sweep.keep_a_keeper()
 
@@ -76,7 +74,6 @@ def test_an_answer_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_use_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
-    load_everything()
     sweep = Sweep(cli, tmp_path)
     sweep.keep_a_keeper()
 
@@ -98,7 +95,6 @@ def test_a_use_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_an_answer_on_etcd_can_be_killed_around_each_request(hosts: Hosts, tmp_path: Path) -> None:
-    load_everything()
     sweep = Sweep(hosts.new(), tmp_path, backend=hosts.url, capacity=2 * MOST_REQUESTS)
     kill_answers(sweep)
 

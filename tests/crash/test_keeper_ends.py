@@ -27,7 +27,6 @@ from leasectl.model import Request, parse_process, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead, this_process
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork
 from tests.kit.killing import EVERY_KILL, at_each_event
 from tests.kit.reclaiming import Operator
@@ -124,7 +123,6 @@ def ask_to_give_back(service: Service) -> None:
 @pytest.fixture
 def keeper(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A keeper that does nothing but live, whoever starts one."""
-    load_everything()
     cli.pool("T")
     pid = fork(signal.pause)
 

@@ -13,14 +13,12 @@ import pytest
 
 from leasectl.model import Request
 from tests.crash.sweeping import Sweep, among_contenders
-from tests.kit.fork_server import load_everything
 from tests.kit.support import Cli
 
 
 @pytest.fixture
 def sweep(cli: Cli, tmp_path: Path) -> Iterator[Sweep]:
     """A sweep among contenders."""
-    load_everything()
     sweep = Sweep(cli, tmp_path)
     sweep.keep_a_keeper()
     with among_contenders(sweep):

@@ -29,7 +29,6 @@ from leasectl.state.directory import State
 from leasectl.system.afterwards import finish
 from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import kill_at_request
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import EVERY_KILL, each_answer_lost
@@ -206,7 +205,6 @@ def sweep(
     namespace: Namespace, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Sweep]:
     """A sweep at whose end no keeper is left."""
-    load_everything()
     monkeypatch.setenv("LEASECTL_KUBECONFIG", str(kubeconfig))
     sweep = Sweep(namespace, kubeconfig, tmp_path)
     yield sweep

@@ -34,7 +34,6 @@ from tests.crash.maintenance_judge import (
     judge_node,
 )
 from tests.crash.sweeping import kill_at_request
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import EVERY_KILL, FULL_SIZE, each_answer_lost
 from tests.kit.kubernetes.accounts import MAINTENANCE_RULES
@@ -120,7 +119,6 @@ class TestKills:
     def test_it_ends_well_whichever_request_a_controller_is_killed_around(
         self, namespace: Namespace, kubeconfig: Path, tmp_path: Path
     ) -> None:
-        load_everything()
         namespace.account.permit_everywhere(MAINTENANCE_RULES)
         life = Life(namespace, kubeconfig, tmp_path)
         kills = 0
@@ -136,7 +134,6 @@ class TestLostAnswers:
     def test_it_ends_well_whichever_answer_a_controller_loses(
         self, namespace: Namespace, between_api: Relay, tmp_path: Path
     ) -> None:
-        load_everything()
         namespace.account.permit_everywhere(MAINTENANCE_RULES)
         through = namespace.account.kubeconfig(tmp_path / "through", server=between_api.endpoint)
         history = MaintenanceHistory(namespace)

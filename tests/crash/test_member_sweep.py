@@ -20,7 +20,6 @@ from leasectl.model import Handle, whole
 from leasectl.pools import admin, memberships
 from leasectl.pools.joining import leave
 from tests.crash.sweeping import Sweep, among_contenders, kill_at_request
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.killing import EVERY_KILL, kill_at
@@ -97,7 +96,6 @@ class Members:
 @pytest.fixture
 def here(cli: Cli, tmp_path: Path) -> Iterator[tuple[Sweep, Members]]:
     """On the embedded pool, among contenders."""
-    load_everything()
     sweep = Sweep(cli, tmp_path)
     sweep.keep_a_keeper()
     members = Members(sweep, "local:")
@@ -128,7 +126,6 @@ def test_a_join_can_be_killed_anywhere(here: tuple[Sweep, Members]) -> None:
 
 
 def test_on_etcd_they_can_be_killed_around_each_request(hosts: Hosts, tmp_path: Path) -> None:
-    load_everything()
     sweep = Sweep(hosts.new(), tmp_path, backend=hosts.url)
     sweep.keep_a_keeper()
     members = Members(sweep, hosts.url)

@@ -20,7 +20,6 @@ from tests.crash.once_attempt import Attempt, lose, see_all_gone
 from tests.crash.once_race import Race
 from tests.crash.sweeping import kill_at_request
 from tests.crash.test_once_race import KEYS, RUNS, TTL_SECONDS, judge
-from tests.kit.fork_server import load_everything
 from tests.kit.killing import EVERY_KILL, FULL_SIZE
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
@@ -35,7 +34,6 @@ ANSWER_STRIDE = 1 if EVERY_KILL else 11
 @pytest.fixture
 def hosts(kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Cli]]:
     """State directories of several hosts on one namespace."""
-    load_everything()
     monkeypatch.setenv("LEASECTL_KUBECONFIG", str(kubeconfig))
     clis = []
     for number in range(3):

@@ -21,7 +21,6 @@ from leasectl.once.work import work_of
 from leasectl.pools import admin
 from tests.crash.once_attempt import Attempt, lose, see_all_gone
 from tests.crash.sweeping import UNHARMED, kill_at_request
-from tests.kit.fork_server import load_everything
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import EVERY_KILL, kill_at
@@ -38,11 +37,6 @@ WAITER_STRIDE = 1 if EVERY_KILL else 211
 DOES = ': >"$1.began"; until [ -e "$1.may" ]; do sleep 0.01; done; echo result'
 # What stays on etcd: events, results, and what is tidied when its time is over.
 EXPECTED = re.compile(r"event|bucket/|values/once/|content/once/")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def everything_loaded() -> None:
-    load_everything()
 
 
 def is_over(cli: Cli) -> bool:

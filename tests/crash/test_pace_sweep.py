@@ -13,7 +13,6 @@ from leasectl.model import Request, whole
 from leasectl.state.event import Event, EventFilter
 from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import Sweep
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
 from tests.kit.pacing import STALL_SECONDS, too_fast, unfair
@@ -83,7 +82,6 @@ class PaceSweep(Sweep):
 def test_whenever_the_head_is_killed_the_pace_is_neither_lost_nor_owed_twice(
     cli: Cli, tmp_path: Path
 ) -> None:
-    load_everything()
     sweep = PaceSweep(cli, tmp_path)
     sweep.keep_a_keeper()
     sweep.kill_each(sweep.kill_head, stride=16)

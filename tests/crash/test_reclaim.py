@@ -18,7 +18,6 @@ from tests.crash.reclaim_campaign import Size, campaign
 from tests.crash.reclaim_log import Line, violations
 from tests.crash.sweeping import Sweep, kill_at_request
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.killing import FULL_SIZE, kill_at
@@ -179,7 +178,6 @@ def finished(code: int) -> int:
 
 
 def test_a_reclaim_can_be_killed_at_each_of_its_calls(cli: Cli, tmp_path: Path) -> None:
-    load_everything()
     sweep = Sweep(cli, tmp_path)
     sweep.keep_a_keeper()
 
@@ -200,7 +198,6 @@ def test_a_reclaim_can_be_killed_at_each_of_its_calls(cli: Cli, tmp_path: Path) 
 def test_a_reclaim_in_etcd_can_be_killed_around_each_of_its_requests(
     hosts: Hosts, tmp_path: Path
 ) -> None:
-    load_everything()
     sweep = Sweep(hosts.new(), tmp_path, backend=hosts.url)
 
     def attempt(number: int) -> int:

@@ -17,7 +17,6 @@ from leasectl.pools import admin
 from leasectl.state import keeper_process
 from tests.crash.contenders import CONTENDER
 from tests.crash.sweeping import Sweep, among_contenders
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
 from tests.kit.support import Cli
@@ -248,7 +247,6 @@ class RunSweep:
 @pytest.fixture
 def runs(cli: Cli, tmp_path: Path) -> Iterator[RunSweep]:
     """KILLs at `run`, among contenders."""
-    load_everything()
     sweep = Sweep(cli, tmp_path)
     with among_contenders(sweep):
         yield RunSweep(sweep)

@@ -11,7 +11,6 @@ from tests.crash.sweeping import Sweep
 from tests.crash.test_either import check_all_or_nothing, either, only_t, only_u
 from tests.crash.test_etcd_sweep import CAPACITY, EtcdSweep
 from tests.crash.test_kubernetes_sweep import STRIDE, held_in
-from tests.kit.fork_server import load_everything
 from tests.kit.history import read_history, uses
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
@@ -49,7 +48,6 @@ def test_killed_waiters_for_both_stop_nobody(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_an_acquire_of_both_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
-    load_everything()
     sweep = Sweep(cli, tmp_path, capacity=1)
     sweep.keep_a_keeper()
     cli.pool("U", "U--0")
@@ -63,7 +61,6 @@ def test_an_acquire_of_both_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> 
 def test_an_acquire_of_both_in_etcd_can_be_killed_around_each_request(
     hosts: Hosts, tmp_path: Path
 ) -> None:
-    load_everything()
     sweep = EtcdSweep(hosts, tmp_path)
     sweep.sweep.keep_a_keeper()
     hosts.pool(*(f"U--{number}" for number in range(CAPACITY)), pool_type="U")

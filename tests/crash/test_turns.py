@@ -22,7 +22,6 @@ from leasectl.pools import admin
 from leasectl.state.event import Event, EventFilter
 from tests.crash.contenders import Participant
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork
 from tests.kit.history import read_history, violations
 from tests.kit.invariants import broken_invariants
@@ -75,7 +74,6 @@ class Campaign:
 
     def run(self, arrivals: Sequence[Arrival]) -> tuple[list[Event], float]:
         """Have them all come; returns the pool's events, and when it began (wall clock)."""
-        load_everything()
         read_end, write_end = os.pipe()
 
         def come(arrival: Arrival) -> None:
