@@ -81,9 +81,9 @@ python_for_venv() {
 }
 
 # Has leasectl in .venv afterwards, from this clone: `.` or, with extras, `.[extra,extra]`.
-ensure_venv() { # <requirement>
+ensure_venv() { # <requirement> [<option of pip install>...]
   # One whose Python has gone from the machine doesn't run: make it anew.
   .venv/bin/python -m pip --version >/dev/null 2>&1 ||
     "$(python_for_venv)" -m venv --clear .venv || return
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable "$1"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "${@:2}" --editable "$1"
 }
