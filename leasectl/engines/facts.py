@@ -73,7 +73,7 @@ class Resource(NamedTuple):
         lease: None if it is free.
         claim_key: Of the lease, see `claim_key_of`; None if it is free.
         expires_in_seconds: When the lease expires unless it is renewed, by the clock of the store;
-            None for never, and if that wasn't asked.
+            None for never.
         holder_pid: As the claimant said; None if it didn't, and on the embedded pool, whose records
             say more.
         release_after_seconds: Of the request; None as for `holder_pid`.

@@ -103,12 +103,11 @@ class PoolAdmin(Protocol):
             NotFound: No such type.
         """
 
-    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         """Return all pools, or one.
 
         Args:
             pool_type: Which; None for all.
-            expiries: Ask as well when each lease runs out, where that costs extra.
 
         Raises:
             NotFound: There is no such pool.

@@ -138,7 +138,7 @@ def release_handle_by_force(
     with there.atomic():
         if service.current(whole(handle)) is None:
             return []
-        for pool in there.pools.pools(expiries=True):
+        for pool in there.pools.pools():
             for resource in pool.resources:
                 if resource.claim_key == claim_key and (at_once or resource.ended is None):
                     forced += _end(there, resource, text, at_once=at_once)
@@ -226,7 +226,7 @@ def release_kept(service: Service, *, reason: str) -> list[Forced]:
         return []
     text, forced = _told(service, reason), list[Forced]()
     with service.atomic():
-        for pool in service.pools.pools(expiries=True):
+        for pool in service.pools.pools():
             for resource in pool.resources:
                 handle_id = (resource.claim_key or "").partition("/")[0]
                 if resource.ended is not None and service.handles.load(handle_id) is not None:
@@ -241,7 +241,7 @@ def _told(service: Service, reason: str, *, what: str = "released by force") -> 
 
 
 def _resources(service: Service, names: Sequence[str]) -> list[Resource]:
-    pools = service.pools.pools(expiries=True)
+    pools = service.pools.pools()
     found = {each.name: each for pool in pools for each in pool.resources}
     for name in names:
         if name not in found:

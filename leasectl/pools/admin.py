@@ -44,7 +44,7 @@ def _with_what_is_held_back(service: Service, pool: Pool) -> Pool:
     """A pool with until when it holds something back, which isn't asked of the others."""
     if not pool.default_grace_seconds:
         return pool
-    return service.pools.pools(pool.type, expiries=True)[0]
+    return service.pools.pools(pool.type)[0]
 
 
 def overview(service: Service, pool_type: str | None = None, *, told: object = None) -> Overview:
@@ -113,7 +113,7 @@ def _look(
 
 def _seen(service: Service, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
     """The pools, and the handles by what their claims are found by."""
-    pools = service.pools.pools(pool_type, expiries=True)
+    pools = service.pools.pools(pool_type)
     records = service.handles  # the pools tell who holds what
     is_remote = service.kind.remote
     # Of a claim without a record in pools that others share, nobody knows who follows it.

@@ -89,7 +89,7 @@ def _held_back_seconds(service: Service, member: Member) -> float | None:
     if member.pool is None or member.holder is not None or not member.by_default:
         return None
     with suppress(NotFound):  # deleted by now
-        (pool,) = service.pools.pools(member.pool, expiries=True)
+        (pool,) = service.pools.pools(member.pool)
         found = (each.held_back_seconds for each in pool.resources if each.name == member.name)
         return next(found, None)
     return None

@@ -326,9 +326,9 @@ class ServedCalls:
             return False
         return any((each.name, each.fence) == (at.name, at.fence) for each in handle.leases)
 
-    def pools_pools(self, pool_type: str | None = None, expiries: bool = False) -> Any:
+    def pools_pools(self, pool_type: str | None = None) -> Any:
         with self._service.pools.looking(pool_type):
-            return self._service.pools.pools(pool_type, expiries=expiries)
+            return self._service.pools.pools(pool_type)
 
     def pools_end_early(
         self, claim_key: str, names: tuple[str, ...], reason: str, at_once: bool = False

@@ -24,7 +24,7 @@ from tests.contract.world import World
 
 
 def shown(world: World, pool_type: str) -> tuple[Pool, dict[str, Resource]]:
-    (pool,) = world.pools.pools(pool_type, expiries=True)
+    (pool,) = world.pools.pools(pool_type)
     return pool, {each.name: each for each in pool.resources}
 
 

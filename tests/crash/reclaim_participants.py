@@ -197,7 +197,7 @@ class _Stale:
         notes.stale = self
         return self._ground._replace(pools=self, notes=notes, uses=lambda: self._look()[2])  # type: ignore[arg-type]
 
-    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         return self._look(anew=True)[0]
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:

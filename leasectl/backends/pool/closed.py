@@ -22,7 +22,7 @@ def why_closed(pools: PoolAdmin, types: Sequence[str]) -> str:
         types: Of the pools that were waited for.
     """
     with contextlib.suppress(LeaseError):
-        return closed_in([each for of in types for each in pools.pools(of, expiries=True)])
+        return closed_in([each for of in types for each in pools.pools(of)])
     return ""
 
 

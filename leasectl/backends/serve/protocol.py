@@ -45,7 +45,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "engine.free": ("claim_key", "names", "by"),
     "engine.renew": ("claim_key", "ttl_seconds"),
     "engine.withdraw": ("claim_key", "why"),
-    "pools.pools": ("pool_type", "expiries"),
+    "pools.pools": ("pool_type",),
     "pools.create_pool": ("pool_type", "names", "settings"),
     "pools.change_settings": ("pool_type", "settings", "seen"),
     "pools.add_resources": ("pool_type", "names"),

@@ -72,7 +72,7 @@ class ClusterPools:
     def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         if pool_type is None:
             seen = self._objects.list(_SHOWN)
             if not seen.items:
@@ -90,7 +90,7 @@ class ClusterPools:
             views = [self._one(pool_type) if self._reap(view) else view]
             said = self._objects.read(self._objects.name_of("belonging"))
             belonging = _belonging(() if said is None else (said,))
-        return tuple(self._shown(view, belonging, expiries=expiries) for view in views)
+        return tuple(self._shown(view, belonging) for view in views)
 
     def _one(self, pool_type: str) -> PoolView:
         view = self._context.pool(pool_type)
@@ -101,7 +101,7 @@ class ClusterPools:
     def _reap(self, view: PoolView) -> bool:
         return self._context.if_allowed(lambda: reap(self._context, view))
 
-    def _shown(self, view: PoolView, belonging: Pools, *, expiries: bool) -> Pool:
+    def _shown(self, view: PoolView, belonging: Pools) -> Pool:
         assert view.pool is not None
         now = self._clock.elapsed()
         resources = sorted(view.resources.values(), key=lambda each: each.name)
@@ -109,14 +109,14 @@ class ClusterPools:
         unmet = unmet_in(view, queue)
         return Pool(
             view.pool_type,
-            tuple(self._resource(each, now, expiries=expiries) for each in resources),
+            tuple(self._resource(each, now) for each in resources),
             tuple(_entry(self._context, each, view, each.id.name in unmet) for each in queue),
             view.pool.settings,
             seconds_left(view.pool, self._observed, now),
             belonging.grace_seconds if belonging.default == view.pool_type else None,
         )
 
-    def _resource(self, resource: ResourceObject, now: float, *, expiries: bool) -> Resource:
+    def _resource(self, resource: ResourceObject, now: float) -> Resource:
         member = resource.member
         said = None if member._replace(holder=None) == Member(member.name, member.pool) else member
         claim, grace_left = resource.claim, _left(self._observed.grace_end(resource), now)
@@ -131,20 +131,18 @@ class ClusterPools:
         return of_name._replace(
             lease=claim.lease(resource.name),
             claim_key=self._context.claim_key_of(claim.claim_key) if claim.claim_key else None,
-            expires_in_seconds=self._expires_in(resource, now, expiries=expiries),
+            expires_in_seconds=self._expires_in(resource, now),
             holder_pid=claim.holder_pid,
             release_after_seconds=claim.release_after_seconds,
             ended=claim.ended or None,
             note=claim.note,
         )
 
-    def _expires_in(self, resource: ResourceObject, now: float, *, expiries: bool) -> float | None:
+    def _expires_in(self, resource: ResourceObject, now: float) -> float | None:
         """When a claim is over; where claims end by themselves, by what its holder's clock said."""
         claim = resource.claim
         if not self._objects.ends or claim is None or claim.ttl_seconds is None:
             return _left(self._observed.claim_end(resource), now)
-        if not expiries:
-            return None
         left = claim.renew_time + claim.ttl_seconds - self._clock.wall()
         return min(max(0.0, left), claim.ttl_seconds)
 

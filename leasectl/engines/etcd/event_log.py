@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from queue import SimpleQueue
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple
 
 from leasectl.engines.cluster.objects import Happened, Identity
 from leasectl.engines.cluster.watches import Follower, Following
@@ -38,10 +37,8 @@ from leasectl.engines.etcd.requests import (
 from leasectl.engines.etcd.watching import EtcdWatch
 from leasectl.engines.pool_admin import EventWatch
 from leasectl.errors import LeaseError
-from leasectl.http.worker import Worker
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
-_Made = TypeVar("_Made")
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0
 _SAMPLE = 100  # events
@@ -49,60 +46,6 @@ _SAMPLE = 100  # events
 # were asked for, as the last of them may not be all of their revision.
 _LATEST_BUCKETS = 4
 _PAGE, _SPARE = 4096, 16
-
-
-def asked_ahead(requests: Sequence[Callable[[], _Made]]) -> Iterator[_Made]:
-    """Yield the results of requests in order; a thread makes the next one ahead.
-
-    Closing the iterator early doesn't wait for the request under way.
-
-    Args:
-        requests: The requests; each may raise what `Gateway` raises, which ends the iteration.
-    """
-    if not requests:
-        return
-    made = requests[0]()
-    if len(requests) == 1:
-        yield made
-        return
-    worker = Worker()
-    try:
-        for following in requests[1:]:
-            result = _Result(following)
-            worker.assign(result.make)
-            yield made
-            made = result.get()
-        yield made
-    finally:
-        worker.dismiss()
-
-
-class _Result(Generic[_Made]):
-    """The result of a request that another thread makes.
-
-    It isn't a `Future`: to import that takes 6 ms (measured), as it imports `logging`.
-    """
-
-    def __init__(self, request: Callable[[], _Made]) -> None:
-        self._request = request
-        self._made: SimpleQueue[Callable[[], _Made]] = SimpleQueue()
-
-    def make(self) -> None:
-        """Make the request, in the other thread."""
-        try:
-            made = self._request()
-        except BaseException as error:
-            self._made.put(partial(_fail, error))
-        else:
-            self._made.put(lambda: made)
-
-    def get(self) -> _Made:
-        """Wait for the result; raise what the request raised."""
-        return self._made.get()()
-
-
-def _fail(error: BaseException) -> NoReturn:
-    raise error
 
 
 class Volume(NamedTuple):
@@ -169,8 +112,7 @@ class EtcdEventLog:
         is_gone = after > 0 and not listed.buckets
         chosen = list(_chosen(listed.buckets, wanted, seen))
         ask = partial(read_contents, self._gateway, pool_type=wanted.type, seen=max(0, seen))
-        reads = [partial(ask, part) for part in parts(chosen, listed.packed)]
-        for content in chain.from_iterable(asked_ahead(reads)):
+        for content in chain.from_iterable(map(ask, parts(chosen, listed.packed))):
             bucket = content.bucket
             if missed and (is_gone or bucket.name in behind_gaps):
                 missed(Missed(None, bucket.made, last_number_at(bucket.create_revision)))

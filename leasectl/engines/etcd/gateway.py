@@ -434,15 +434,13 @@ class Gateway:
         if self._tokens is None:
             return {}
         until = self._clock.elapsed() + seconds
+        self._token = self._token or self._tokens.load()
         if self._token:
             # With a token, even what does nothing is refused unless that is valid.
             self.ask_member(client, member, "/v3/kv/txn", {}, seconds)
-            return _headers(self._token)
-        token = self._tokens.load()
-        if token:
-            self._token = token
-            return self.headers(client, member, seconds)
-        return _headers(self._authenticate(client, member, self._tokens, until, refused=token))
+        else:
+            self._authenticate(client, member, self._tokens, until, refused=self._token)
+        return _headers(self._token)
 
     def _authenticate(
         self, client: Client, member: int, tokens: TokenStore, until: float, *, refused: str | None

@@ -391,16 +391,11 @@ class EtcdObjects:
     def remove(self, found: Found, told: Sequence[Told] = ()) -> None:
         there: Found | None = found
         for _ in range(MOST_TRIES):
-            if not isinstance(found, TicketObject):  # of which only its lease counts
-                there = self.read(found.id.name)
-            if there is None or there.id.uid != found.id.uid:
-                return
             if self._commit([Change(there, None)], told) is not None:
                 return
-            if isinstance(found, TicketObject):
-                left = self.read(found.id.name)
-                if left is None or left.id.uid != found.id.uid:
-                    return
+            there = self.read(found.id.name)
+            if there is None or there.id.uid != found.id.uid:
+                return
         raise CorruptState(f"{printable(found.id.name)} changes faster than it is removed")
 
     def write_together(

@@ -173,11 +173,8 @@ def _resource(found: ResourceObject) -> Iterator[_Part]:
     labels, notes = _in_pool(member.pool)
     labels[MOVES_TO] = names.label_of_type(member.moves_to) if member.moves_to else None
     notes |= {BY: found.made, MEMBER: json.dumps(record) if record else None}
-    yield _Part({}, {NAME: found.name})
     yield _Part(labels, notes)
     yield _Part({ENTERING: found.entering or None})
-    yield _Part({}, {FREED: found.freed or None})
-    yield _Part({}, {CHANGED: found.changed or None})
     yield _claim(claim)
     ended = note = last = None
     if claim is not None:
@@ -189,9 +186,16 @@ def _resource(found: ResourceObject) -> Iterator[_Part]:
         tickets = {"tickets": found.last_tickets} if claim is None else {}
         was = {"fence": found.fence, "holder": found.last_holder}
         last = json.dumps({**was, "transitions": found.transitions, **tickets})
-    yield _Part({}, {ENDED: ended})
-    yield _Part({}, {NOTE: note})
-    yield _Part({}, {LAST: last})
+    yield from _apart(
+        {
+            NAME: found.name,
+            FREED: found.freed or None,
+            CHANGED: found.changed or None,
+            ENDED: ended,
+            NOTE: note,
+            LAST: last,
+        }
+    )
 
 
 def _claim(claim: Claim | None) -> _Part:
@@ -245,14 +249,17 @@ def _ticket(found: TicketObject) -> Iterator[_Part]:
 def _pool(found: PoolObject) -> Iterator[_Part]:
     labels, notes = _in_pool(found.type)
     yield _Part(labels, {**notes, BY: found.made})
-    yield _Part({}, {SETTINGS: json.dumps(settings_record(found.settings))})
     yield _epoch(found)
     pace = (found.level, found.last_grant)
-    yield _Part({}, {PACE: None if pace == (0.0, "") else json.dumps(pace)})
-    yield _Part({}, {CHANGED: found.changed or None})
-    yield _Part({}, {COMING: "true" if found.coming else None})
-    state = None if found.state == "open" else json.dumps([found.state, found.word])
-    yield _Part({}, {STATE: state})
+    yield from _apart(
+        {
+            SETTINGS: json.dumps(settings_record(found.settings)),
+            PACE: None if pace == (0.0, "") else json.dumps(pace),
+            CHANGED: found.changed or None,
+            COMING: "true" if found.coming else None,
+            STATE: None if found.state == "open" else json.dumps([found.state, found.word]),
+        }
+    )
 
 
 def _epoch(found: PoolObject | BelongingObject) -> _Part:
@@ -339,6 +346,12 @@ def as_seen(raw: Json) -> Body:
         "metadata": meta,
         "spec": dict(raw.get("spec") or {}),
     }
+
+
+def _apart(annotations: Mapping[str, str | None]) -> Iterator[_Part]:
+    """Yield a part for each annotation."""
+    for key, value in annotations.items():
+        yield _Part({}, {key: value})
 
 
 def _in_pool(pool_type: str | None) -> tuple[dict[str, str | None], dict[str, str | None]]:

@@ -22,7 +22,6 @@ from leasectl.engines.cluster.events import ClusterEvents
 from leasectl.engines.cluster.objects import (
     BelongingObject,
     Change,
-    Found,
     Identity,
     PoolObject,
     Selection,
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from leasectl.engines.kubernetes.own_record import OwnRecord
     from leasectl.engines.kubernetes.posting import Posting
     from leasectl.engines.pool_admin import EventLog
-
-_MOST_TRIES = 5
 
 
 class Opened(ClusterSides):
@@ -100,8 +97,6 @@ def open_kubernetes(
     """
     observed = Observed(clock, observed_path)
     objects = KubernetesObjects(api, leases(namespace), observed)
-    if not only_looks:
-        objects.restored = partial(note_restored, objects, warn)
     post = _post(own, posting)
     if post is not None:
         objects.post = post
@@ -115,6 +110,8 @@ def open_kubernetes(
         only_looks=only_looks,
         warn=warn,
     )
+    if not only_looks:
+        objects.restored = partial(note_restored, context, namespace)
     return Opened(context, objects, own)
 
 
@@ -133,39 +130,29 @@ def _post(own: OwnRecord | None, posting: Posting | None) -> Callable[[Told], ob
     return post
 
 
-def note_restored(
-    objects: KubernetesObjects, warn: Callable[[str], object], before: int, version: int
-) -> None:
+def note_restored(context: Context, namespace: str, before: int, version: int) -> None:
     """Warn the user that a cluster was restored, and mark its pools for all other processes.
 
     Args:
-        objects: The objects of the pools.
-        warn: Called with a line for people.
+        context: The context of the namespace.
+        namespace: The namespace of the Leases.
         before: The resourceVersion of an earlier list.
         version: The present one.
     """
-    warn(
-        f'the cluster of namespace "{objects.collection.namespace}" was restored '
-        f"from a backup (resourceVersion {version} after {before}). It doesn't "
-        "know leases granted since that backup, so others may get the same "
-        "resources; see: leasectl status, leasectl doctor"
+    context.warn(
+        f'the cluster of namespace "{namespace}" was restored from a backup (resourceVersion '
+        f"{version} after {before}). It doesn't know leases granted since that backup, so others "
+        "may get the same resources; see: leasectl status, leasectl doctor"
     )
-    epoch = secrets.token_hex(8)
+    epoch, floor = secrets.token_hex(8), before + 1  # so that no fence comes again
+
+    def noted(there: PoolObject | BelongingObject) -> Change:
+        return Change(there, there._replace(epoch=epoch, floor=max(floor, there.floor)))
+
+    objects = context.objects
     with contextlib.suppress(LeaseError):  # the next process that looks sees it, too
-        floor = before + 1  # so that no fence comes again
-        for each in objects.list(Selection(kinds=("pool",))).items:
-            _note(objects, each, epoch, floor)
         nothing = with_belonging(None, objects.name_of("belonging"), Pools(frozenset()))
-        written = objects.write(Change(None, nothing))  # unless it is there
-        _note(objects, written.object or written.found, epoch, floor)
-
-
-def _note(objects: KubernetesObjects, seen: Found | None, epoch: str, floor: int) -> None:
-    for _ in range(_MOST_TRIES):
-        if not isinstance(seen, (PoolObject, BelongingObject)):
-            return
-        new = seen._replace(epoch=epoch, floor=max(floor, seen.floor))
-        written = objects.write(Change(seen, new))
-        if written.is_done:
-            return
-        seen = written.found
+        objects.write(Change(None, nothing))  # unless it is there
+        for each in objects.list(Selection(kinds=("pool", "belonging"))).items:
+            if isinstance(each, (PoolObject, BelongingObject)):
+                context.change(each, noted)

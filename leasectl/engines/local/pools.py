@@ -85,7 +85,7 @@ class LocalPools:
             remove_what_is_over(self._store, self._types(pool_type))
         return snapshot(self._state)
 
-    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         is_looking = self._state.db.in_transaction and not self._state.is_changing
         with snapshot(self._state) if is_looking else self.looking(pool_type):
             return tuple(map(self._pool, self._types(pool_type)))

@@ -196,8 +196,8 @@ class OthersToo(LocalPools):
         super().__init__(LocalStore(store.state, lost=store.lost, clock=store.clock), "")
         self._changes = list(changes)
 
-    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        found = super().pools(pool_type, expiries=expiries)
+    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
+        found = super().pools(pool_type)
         if self._changes:
             (before,) = (each.settings for each in found)
             super().change_settings("T", changed(before, self._changes.pop(0)))

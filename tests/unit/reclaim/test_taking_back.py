@@ -240,7 +240,7 @@ def test_one_that_goes_on_waits_for_its_store(world: World) -> None:
     is_away = True
 
     class Away:
-        def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> object:
+        def pools(self, pool_type: str | None = None) -> object:
             if is_away:
                 raise BackendUnreachable("etcd doesn't answer")
             return world.sides.pools.pools(pool_type)

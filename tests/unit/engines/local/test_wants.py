@@ -282,7 +282,7 @@ class TestRenewals:
         assert is_readable(waiter._pipe.fd, 0)
 
     def left(self, desk: Desk) -> dict[str, float | None]:
-        (pool,) = desk.sides.pools.pools("T", expiries=True)
+        (pool,) = desk.sides.pools.pools("T")
         return {
             each.name: None if each.expires_in_seconds is None else round(each.expires_in_seconds)
             for each in pool.resources
