@@ -26,6 +26,7 @@ from leasectl.backends.serve.protocol import (
     CALLS,
     EVENTS_AT_ONCE,
     LONGEST_BODY_BYTES,
+    ROUND,
     VERSION,
     WAIT_SECONDS,
     AcquireBody,
@@ -55,7 +56,7 @@ from leasectl.server.responses import GrantResponse, read_body, refusal
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
 from leasectl.server.tokens import Network, Token, client_address, token_of
-from leasectl.server.waits import Wanted
+from leasectl.server.waits import AskAgain, Wanted
 from leasectl.state.event import Event, EventFilter, Missed
 from leasectl.state.rows import OF_EXTENSION
 from leasectl.text.naming import (
@@ -72,6 +73,7 @@ _RAW = "="
 _CLAIM_KEY = re.compile(r"[^/=]+/[0-9]{1,10}", re.ASCII)
 # Arguments whose claim keys are still the client's when a call checks them.
 _CHECKED_KEYS = ("claim_key", "guard")
+_ROUND = re.compile("[1-9][0-9]{0,4}", re.ASCII)
 _SERVED = re.compile(r"(?P<handle>.+)\.\.(?P<acquisition>[0-9]{1,10})(?:/[0-9]+)?", re.ASCII)
 
 
@@ -157,10 +159,14 @@ class Extension:
             asked.claim_key,
             asked.holder_identity,
             asked.wait_seconds,
+            _round_seconds(request),
         )
         found = self._leases.service.handles.load(wanted.handle_id)
         _check_token(found, token)
-        handle = await self._leases.get(wanted, gone=connection.gone)
+        try:
+            handle = await self._leases.get(wanted, gone=connection.gone)
+        except AskAgain:
+            return Response(_encoded(None), media_type="application/json")
         granted = Granted(handle.leases, handle.granted_type)
         return GrantResponse(
             _encoded(granted),
@@ -396,6 +402,12 @@ class ServedCalls:
         handle = self._service.handles.load(_id_of(claim_key))
         _check_token(handle, self._token)
         return handle if handle is not None and handle.served else None
+
+
+def _round_seconds(request: HttpRequest) -> int | None:
+    """After how many seconds a client wants to repeat its request."""
+    said = request.headers.get(ROUND, "")
+    return int(said) if _ROUND.fullmatch(said) else None
 
 
 def _shown(event: Event) -> Event:

@@ -33,7 +33,7 @@ from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads, most_waits
 from leasectl.server.tokens import Token
-from leasectl.server.waits import ClientWait, Wanted, WithdrawnKeys
+from leasectl.server.waits import AskAgain, ClientWait, Wanted, WithdrawnKeys
 from leasectl.state.handles import note_answer
 from leasectl.state.rows import is_of_extension
 from leasectl.system.process import is_dead, this_process
@@ -47,6 +47,8 @@ CONFIRM_SECONDS = 600.0
 # A request with a key keeps its queue position for so long after its connection has ended: a
 # reverse proxy may have run out of patience, and the client repeats the request.
 KEEP_POSITION_SECONDS = 3.0
+# So long after the end of a round: the client asks again at once, on a machine that may be busy.
+RETURN_SECONDS = 10.0
 _TRY_AGAIN_SECONDS = 1.0
 
 
@@ -129,6 +131,7 @@ class ServedLeases:
             in_all: How many it will ask for, one by one, this being the first.
 
         Raises:
+            AskAgain: A round is over.
             Cancelled: The client went away, the server ends, or the request was withdrawn.
             InvalidRequest: The pool could never give so many.
             LeaseError: As `Service.acquire`.
@@ -211,15 +214,22 @@ class ServedLeases:
         try:
             # What is free is had, before anybody looks whether the client is still there.
             await asyncio.sleep(0)
-            await asyncio.wait((wait.task, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (wait.task, gone),
+                timeout=wanted.round_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
         finally:
             if wait.leave():
                 if key is None or self.is_closing:
                     wait.end()
                 else:
-                    wait.end_later(KEEP_POSITION_SECONDS, self._end_unasked)
+                    keep = KEEP_POSITION_SECONDS if gone.done() else RETURN_SECONDS
+                    wait.end_later(keep, self._end_unasked)
         if wait.is_over:
             await asyncio.wait((wait.task,))
+        if not wait.task.done() and not gone.done():
+            raise AskAgain("the request still waits")
         if not wait.task.done() or wait.task.cancelled():
             why = ": the server is shutting down" if self.is_closing else ""
             raise Cancelled(f"context canceled{why}")

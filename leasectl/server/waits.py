@@ -10,13 +10,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from leasectl.errors import InvalidRequest, NotAllowed
+from leasectl.errors import InvalidRequest, LeaseError, NotAllowed
 from leasectl.model import Handle, Request
 from leasectl.server.give_backs import token_in
 from leasectl.system.clock import Clock
 
 # Longer than any connection delays what was sent on it.
 _REMEMBERED_SECONDS = 600.0
+
+
+class AskAgain(LeaseError):
+    """A round is over, and the request still waits."""
 
 
 class Wanted(NamedTuple):
@@ -28,6 +32,7 @@ class Wanted(NamedTuple):
         key: What the client repeats, withdraws and releases it by; None for none.
         holder_identity: As the client says; empty for a client of the lease proxy's protocol.
         wait_seconds: How long it may wait; None for no limit.
+        round_seconds: After how long its client repeats it; None for one that never does so.
     """
 
     handle_id: str
@@ -35,6 +40,7 @@ class Wanted(NamedTuple):
     key: str | None
     holder_identity: str = ""
     wait_seconds: float | None = None
+    round_seconds: int | None = None
 
     def check_same(self, request: Request, holder_identity: str) -> None:
         """Compare an earlier request with the same key.

@@ -93,12 +93,13 @@ class Connection:
         path: str,
         body: object,
         *,
+        headers: Mapping[str, str],
         interrupts: Sequence[Interrupt] = (),
         until: float | None,
         tick: Callable[[float], float | None] = lambda now: None,
     ) -> Answer:
         """POST JSON, and wait for the answer as long as it takes; see `ask`."""
-        call, seconds = self._with_json(path, body, {}), self._seconds_until(until)
+        call, seconds = self._with_json(path, body, headers), self._seconds_until(until)
         return self._send(call, path, seconds, TimeOver, interrupts=interrupts, tick=tick)
 
     def look(self, path: str, *, seconds: float) -> Answer:

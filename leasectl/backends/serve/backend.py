@@ -12,7 +12,14 @@ from leasectl.backends.kinds import Backend, HasSides
 from leasectl.backends.proxy.acquisition import CONNECT_SECONDS
 from leasectl.backends.proxy.backend import ProxyBackend
 from leasectl.backends.serve.connection import SCHEME, Calls
-from leasectl.backends.serve.protocol import ACQUIRE, AcquireBody, Granted, Renewal
+from leasectl.backends.serve.protocol import (
+    ACQUIRE,
+    ROUND,
+    ROUND_SECONDS,
+    AcquireBody,
+    Granted,
+    Renewal,
+)
 from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver, trying_again
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLease
 from leasectl.model import Lease
@@ -207,7 +214,10 @@ class _Acquisition:
         while True:
             sent_at = self._clock.elapsed()
             try:
-                return self._ask()
+                granted = self._ask()
+                if granted is not None:
+                    return granted
+                self._has_answered, self._failing_since = True, None
             except TimeOver:
                 raise self._no_lease(None) from None
             except (NotSent, Loss, Refused) as error:
@@ -221,7 +231,8 @@ class _Acquisition:
                         self._patience.warn(trying_again(error))
                 self._rest(pauses.next(), error)
 
-    def _ask(self) -> Granted:
+    def _ask(self) -> Granted | None:
+        """Ask for one round; None if it is over, and the request still waits."""
         left = None
         if self._deadline is not None:
             left = max(0.0, self._deadline - self._clock.elapsed())
@@ -229,14 +240,15 @@ class _Acquisition:
         body = AcquireBody(
             self._claimant.claim_key, self._claimant.holder_identity, self._claimant.request, left
         )
-        granted: Granted = self._calls.post(
+        granted: Granted | None = self._calls.post(
             ACQUIRE,
             body._asdict(),
+            headers={ROUND: str(ROUND_SECONDS)},
             interrupts=self._patience.interrupts,
             until=until,
             tick=self._report,
         )
-        if (
+        if granted is not None and (
             not isinstance(granted, Granted)
             or len(granted.leases) != self._claimant.request.total
             or not all(isinstance(each, Lease) for each in granted.leases)

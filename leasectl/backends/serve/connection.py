@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from leasectl.backends.kinds import Context
@@ -105,6 +106,7 @@ class Calls:
         path: str,
         body: Mapping[str, object],
         *,
+        headers: Mapping[str, str] = MappingProxyType({}),
         interrupts: Sequence[Interrupt] = (),
         until: float | None,
         tick: Callable[[float], float | None] = lambda now: None,
@@ -119,6 +121,7 @@ class Calls:
         answer = self._connection.post(
             path,
             {key: encode(value) for key, value in body.items()},
+            headers=headers,
             interrupts=interrupts,
             until=until,
             tick=tick,

@@ -4,7 +4,9 @@ Client and server share this module. ``GET /leasectl/v2`` describes the server. 
 is a POST with a JSON object:
 
 - ``/leasectl/v2/acquire``: `AcquireBody`. It waits, and is answered with the leases. The key makes
-  it idempotent: a repeated request joins the wait of the first, or gets its grant.
+  it idempotent: a repeated request joins the wait of the first, or gets its grant. With the header
+  `ROUND` it is answered with null after so many seconds, and the client repeats it. So a server
+  behind a reverse proxy notices when the machine of a waiting client dies.
 - ``/leasectl/v2/call/NAME``: one of `CALLS`, with named arguments; answered with ``{"result": …}``.
 - ``/leasectl/v2/wait``: ``{"after": N, "claim_key": K}``; answered as soon as there is an event
   with a larger number, of that claim key unless it is null, or after `WAIT_SECONDS`.
@@ -36,6 +38,11 @@ CALL = f"{ROOT}/call/"
 WAIT = f"{ROOT}/wait"
 # Shorter than the read timeout of nginx.
 WAIT_SECONDS = 50.0
+# A header, because older servers refuse a field that they don't know.
+ROUND = "Leasectl-Round"
+# With `server.served_leases.RETURN_SECONDS` less than two thirds of the default ttl: the waiters of
+# a machine that died have left the queue before its leases end.
+ROUND_SECONDS = 20
 # A content of 1 MiB grows by a third, and more is written with it.
 LONGEST_BODY_BYTES = 4 << 20
 EVENTS_AT_ONCE = 2000

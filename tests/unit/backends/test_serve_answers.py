@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any, Callable, cast
 
 import pytest
 
@@ -14,10 +15,11 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import Context
 from leasectl.backends.serve.backend import ServeBackend
 from leasectl.backends.serve.connection import Calls
+from leasectl.backends.serve.protocol import ROUND, ROUND_SECONDS
 from leasectl.backends.unanswered import Refused
 from leasectl.errors import LeaseError
 from leasectl.http.messages import Answer
-from leasectl.model import Claimant, Request
+from leasectl.model import Claimant, Lease, Request
 from leasectl.state.directory import State
 from tests.kit.recorded import NoJournal
 
@@ -66,9 +68,12 @@ def test_texts_are_safe_to_print() -> None:
 class _OneLease(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def result(self) -> object:
+        return {"is": "Granted", "leases": [lease()]}
+
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        answer = json.dumps({"result": {"is": "Granted", "leases": [lease()]}}).encode()
+        answer = json.dumps({"result": self.result()}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -78,19 +83,42 @@ class _OneLease(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_grant_of_another_number_is_no_answer() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _OneLease) as server:
+@contextmanager
+def _acquiring(handler: type[_OneLease]) -> Iterator[Callable[[int], tuple[Lease, ...] | None]]:
+    """Give what acquires so many leases of a server without waiting."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"leasectl+http://127.0.0.1:{server.server_port}"
         backend = ServeBackend(Context(url), cast("State", None))
+
+        def acquire(count: int) -> tuple[Lease, ...] | None:
+            claimant = Claimant("h/1", "a/1/h/h", Request("T", count), None)
+            journal = NoJournal()
+            backend.acquire(claimant, journal, Patience(wait_seconds=0))  # type: ignore[arg-type]
+            return journal.leases
+
         try:
-            for count in (1, 2):
-                claimant = Claimant("h/1", "a/1/h/h", Request("T", count), None)
-                journal = NoJournal()
-                taken: Any = nullcontext() if count == 1 else pytest.raises(LeaseError)
-                with taken as said:
-                    backend.acquire(claimant, journal, Patience(wait_seconds=0))  # type: ignore[arg-type]
-            assert "something else than a result" in str(said.value)
+            yield acquire
         finally:
             backend.close()
             server.shutdown()
+
+
+def test_a_grant_of_another_number_is_no_answer() -> None:
+    with _acquiring(_OneLease) as acquire:
+        acquire(1)
+        with pytest.raises(LeaseError, match="something else than a result"):
+            acquire(2)
+
+
+def test_a_request_is_repeated_when_its_round_is_over() -> None:
+    rounds: list[str] = []
+
+    class InRounds(_OneLease):
+        def result(self) -> object:
+            rounds.append(self.headers[ROUND])
+            return super().result() if len(rounds) == 3 else None
+
+    with _acquiring(InRounds) as acquire:
+        assert acquire(1)
+    assert rounds == [str(ROUND_SECONDS)] * 3
