@@ -55,6 +55,7 @@ from leasectl.state import keeper_process
 from leasectl.state.handles import new_id, renews_itself
 from leasectl.state.named_pipe import is_read, listen
 from leasectl.state.pipes import tidy
+from leasectl.state.rows import FIRST_DRAWN
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.process import is_dead, this_process
 from leasectl.text.naming import is_reserved
@@ -232,7 +233,7 @@ def _served_journal(
     A late request for an earlier handle of that id must not meet this one, and no record is left
     that says how far that one had counted.
     """
-    acquisition = int.from_bytes(os.urandom(_DRAWN_BYTES), "big")
+    acquisition = FIRST_DRAWN | int.from_bytes(os.urandom(_DRAWN_BYTES), "big")
     handle = new_handle(service, request, handle_id)._replace(
         served=True, acquisition=acquisition, guard=guard
     )

@@ -14,7 +14,7 @@ from leasectl.engines.rules.events import gained, is_got_instead
 from leasectl.errors import NotFound, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.state.event import Event, EventFilter
+from leasectl.state.event import Event, EventFilter, waiter_of
 from leasectl.text.naming import is_reserved
 
 
@@ -65,7 +65,7 @@ class Timeline:
         last: The latest.
         grants: Time, wait in seconds and count of each grant, in their order.
         ended: When each lease ended, with its hold in seconds, one for each name.
-        gave_up: When each ticket ended without a grant.
+        gave_up: When each request ended without a grant, and wasn't made again.
         lost: When a lease was lost, once for each name.
         taken_back: When a lease was taken back from a dead holder, once for each name.
         held: From when to when a resource was held, for each hold that has ended.
@@ -91,6 +91,10 @@ class Timeline:
         self.completion: float | None = None
         self._open_holds: dict[str, float] = {}
         self._open_waits: dict[tuple[str, int], tuple[int, float]] = {}
+        # When a request that gave up had been made, and gave up: after a restart of a server its
+        # clients ask again.
+        self._left: dict[tuple[str, int], tuple[float, float]] = {}
+        self._asked_at: dict[tuple[str, int], float] = {}  # of those that asked again
         # What was open when the pool was deleted: on a server some events of its end come later.
         self._gone: set[str | tuple[str, int]] = set()
         self._changes: list[Event] = []
@@ -105,16 +109,21 @@ class Timeline:
             self._put_right(event.time)
         kind = event.kind
         if kind == "queued":
-            self._open_waits[_waiter(event)] = event.ticket, event.time
+            waiter = waiter_of(event)
+            self._open_waits[waiter] = event.ticket, event.time
             self._arrive(event.time)
+            if waiter in self._left:
+                self._asked_at[waiter], gave_up_at = self._left.pop(waiter)
+                self.gave_up.remove(gave_up_at)
         elif kind == "granted":
             self._grant(event)
         elif kind in ("released", "not released"):
             self._end(event)
         elif kind == "gave up":
-            self._end_wait(event)
+            wait_seconds = self._end_wait(event)
             if not is_got_instead(event.reason):
                 self.gave_up.append(event.time)
+                self._left[waiter_of(event)] = event.time - wait_seconds, event.time
         elif kind == "lost":
             self.lost.extend([event.time] * max(1, len(event.names)))
         elif kind != "noted":
@@ -195,11 +204,15 @@ class Timeline:
     def _end_wait(self, event: Event) -> float:
         """Record the end of a wait; return its seconds."""
         at, told = event.time, event.wait_seconds
-        queued = self._open_waits.pop(_waiter(event), None)
+        waiter = waiter_of(event)
+        queued = self._open_waits.pop(waiter, None)
         begin = queued[1] if queued is not None else at - max(0.0, told or 0.0)
-        if queued is not None or _waiter(event) not in self._gone:
+        if queued is not None or waiter not in self._gone:
             self.waiting.add(begin, at)
         self._arrive(min(begin, at))
+        asked_at = self._asked_at.pop(waiter, None)
+        if asked_at is not None:
+            return max(0.0, at - asked_at)
         return max(0.0, at - begin if told is None else told)
 
     def _end_all(self, at: float) -> None:
@@ -264,10 +277,6 @@ def _capacities(changes: Sequence[Event], there: int, at: float) -> list[tuple[f
         after = 0 if change.kind == "pool deleted" else max(0, after + gained(change))
         steps.append((change.time, after))
     return steps
-
-
-def _waiter(event: Event) -> tuple[str, int]:
-    return (event.handle, event.acquisition) if event.handle else ("", event.ticket)
 
 
 def pool_histories(

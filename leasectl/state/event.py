@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS, EventRows
+from leasectl.state.rows import FIRST_DRAWN
 from leasectl.text.durations import parse_duration
 from leasectl.text.wording import printable
 
@@ -72,6 +73,13 @@ class Event(NamedTuple):
     by: str = ""
     reason: str = ""
     build_url: str = ""
+
+
+def waiter_of(event: Event) -> tuple[str, int]:
+    """What tells a request's events from others; a request that its client repeats keeps it."""
+    if not event.handle:
+        return "", event.ticket
+    return event.handle, 0 if event.acquisition >= FIRST_DRAWN else event.acquisition
 
 
 # The sort key of events: only their number.

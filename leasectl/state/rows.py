@@ -109,6 +109,8 @@ def without_keys(labels: Labels) -> Labels:
     )
 
 
+# The numbers of acquisitions for the clients of a server are drawn, from this one on.
+FIRST_DRAWN = 1 << 31
 # Between the handle and the acquisition of a client of leasectl, in the id of its handle here.
 OF_EXTENSION = ".."
 

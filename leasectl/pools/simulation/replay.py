@@ -16,7 +16,7 @@ from leasectl.engines.rules.events import is_got_instead
 from leasectl.errors import NotFound
 from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.timeline import Timeline
-from leasectl.state.event import Event
+from leasectl.state.event import Event, waiter_of
 from leasectl.text.naming import next_names
 
 _CHANGES = ("pool made", "pool changed", "pool deleted")
@@ -125,6 +125,7 @@ class _Record:
         self._type = pool_type
         self._all: list[_Acquisition] = []
         self._current: dict[object, _Acquisition] = {}
+        self._left: dict[tuple[str, int], _Acquisition] = {}
         self._holding: dict[str, _Acquisition] = {}
         self._names: dict[str, None] = {}
         self._granted_names: dict[str, None] = {}
@@ -145,7 +146,8 @@ class _Record:
         elif event.kind == "released":
             self._end(event)
         elif event.kind == "gave up":
-            self._known(event).gave_up_at = event.time
+            left = self._left[waiter_of(event)] = self._known(event)
+            left.gave_up_at = event.time
         elif event.kind in ("pool made", "pool changed"):
             for name in event.names:
                 if self._names.pop(name, self) is self:
@@ -181,6 +183,11 @@ class _Record:
         return (*names, *(next_names(pool_type, missing, names) if missing > 0 else ()))
 
     def _begin(self, event: Event, asked_at: float) -> _Acquisition:
+        before = self._left.pop(waiter_of(event), None)
+        if event.kind == "queued" and before is not None:  # its server had ended
+            before.gave_up_at = None
+            self._current[_key(event)] = before
+            return before
         name = event.names[0] if event.kind == "queued" and event.names else None
         found = _Acquisition(
             event.ticket or event.number, asked_at, event.count, event.priority, name

@@ -16,6 +16,7 @@ from leasectl.engines.rules.events import got_instead
 from leasectl.model import Lease
 from leasectl.pools.chart_axes import number_ticks
 from leasectl.pools.lease_bars import LeaseBar, LeaseBars
+from leasectl.pools.simulation.replay import recorded
 from leasectl.pools.statistics import (
     ALWAYS,
     Spread,
@@ -28,6 +29,7 @@ from leasectl.pools.statistics import (
 )
 from leasectl.pools.timeline import Present, Timeline, present_of, timelines
 from leasectl.state.event import Event, EventKind
+from leasectl.state.rows import FIRST_DRAWN
 
 START = 1_700_000_000.0
 
@@ -341,6 +343,25 @@ def test_who_got_another_type_instead_did_not_give_up(log: Log) -> None:
     found = statistics(log.events)
     assert (found.gave_up, found.waiting) == (0, 0)
     assert sum(series_of(log.timeline(), steps=2).waiting) == 2.0
+
+
+def test_who_asks_again_after_restarts_of_its_server_did_not_give_up(log: Log) -> None:
+    for at in (0, 10, 30):
+        drawn = FIRST_DRAWN + at
+        log.add(at, "queued", handle="a", acquisition=drawn)
+        if at == 30:
+            log.add(35, "granted", handle="a", acquisition=drawn, names=("x",), wait_seconds=5.0)
+        else:
+            log.add(at + 5, "gave up", handle="a", acquisition=drawn, wait_seconds=5.0)
+    found = statistics(log.events)
+    assert (found.gave_up, found.grants, found.wait) == (0, 1, Spread(35.0, 35.0, 35.0))
+    assert list(log.timeline().waiting) == [
+        (START, START + 5),
+        (START + 10, START + 15),
+        (START + 30, START + 35),
+    ]
+    (job,) = recorded(log.events).jobs
+    assert (job.at, job.wait_seconds) == (0.0, None)
 
 
 def lease(at: float) -> Lease:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -115,6 +116,8 @@ def test_waiters_keep_their_order_over_two_restarts_of_the_server(
     cli.ok("release", handle.id)
     assert [each.finish().code for each in waiters.values()] == [0, 0, 0]
     assert front.served() == ["a", "b", "c"]
+    (told,) = json.loads(cli.ok("stats", "--json"))["pools"]
+    assert (told["grants"], told["gave_up"]) == (4, 0)
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
