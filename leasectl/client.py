@@ -32,6 +32,7 @@ from leasectl.errors import (
 from leasectl.leases.acquire import acquire, announce, reacquire
 from leasectl.leases.opening import (
     choose_backend,
+    default_priority,
     new_context,
     open_at,
     process_named_by,
@@ -519,7 +520,7 @@ class Client:
         backend: The URL of the backend.
 
     Raises:
-        InvalidRequest: There is no such backend.
+        InvalidRequest: There is no such backend, or ``LEASECTL_PRIORITY`` is no priority.
 
     Example:
         >>> with leasectl.Client(labels={"url": "https://ci/job/7"}) as client:
@@ -535,6 +536,7 @@ class Client:
         self.backend = choose_backend(backend).url
         self._labels = dict(labels or {})
         self._context = new_context(backend, warn=_log.warning)
+        self._priority = default_priority(backend, _log.warning)
         self._directory = os.path.abspath(state_directory())
         self._lock = threading.Lock()
         self._idle: list[Service] = []
@@ -554,7 +556,7 @@ class Client:
         connect_timeout: Duration | None = None,
         release_after: Duration | None = None,
         ttl: Duration | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         supersede: str | None = None,
         labels: Mapping[str, str] | None = None,
         on_reclaim: OnReclaim = "keep",
@@ -580,7 +582,8 @@ class Client:
             release_after: The keeper releases the lease this long after the grant; a range such as
                 ``"18m-22m"`` for a random time in it.
             ttl: The lease expires this long after its last renewal. Default: the backend's.
-            priority: Requests with a higher priority are served first.
+            priority: Requests with a higher priority are served first. Default:
+                ``LEASECTL_PRIORITY``, else 0.
             supersede: Withdraw older waiting requests for this pool with the same key.
             labels: Beside those of the client.
             on_reclaim: The answer to a reclaim: release what isn't in use, or keep everything.
@@ -617,7 +620,7 @@ class Client:
             release_after=None if release_after is None else _range("release_after", release_after),
             ttl_seconds=None if ttl is None else _seconds("ttl", ttl),
             labels=tuple(f"{key}={value}" for key, value in shown.items()),
-            priority=priority,
+            priority=self._priority if priority is None else priority,
             supersede=supersede,
             on_reclaim=on_reclaim,
             each=each,
@@ -1025,7 +1028,7 @@ def lease(
     connect_timeout: Duration | None = None,
     release_after: Duration | None = None,
     ttl: Duration | None = None,
-    priority: int = 0,
+    priority: int | None = None,
     supersede: str | None = None,
     labels: Mapping[str, str] | None = None,
     on_reclaim: OnReclaim = "keep",

@@ -2,9 +2,8 @@
 
 Plain command lines of frequent commands are parsed here, without click. Plain is: no option but
 ``--backend`` before the command, each option by its whole name, its value in the next word or
-behind a ``=``, none twice that takes one value, nothing that begins with a dash but names of
-options, and no variable of the environment in the place of an option. Click parses all other
-lines, and refuses wrong ones.
+behind a ``=``, none twice that takes one value, and nothing that begins with a dash but names of
+options. Click parses all other lines, and refuses wrong ones.
 """
 
 from __future__ import annotations
@@ -174,8 +173,6 @@ def parse(command: PlainCommand, args: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _parse(params: Sequence[Param], args: Sequence[str]) -> dict[str, Any]:
-    if any(os.environ.get(each.settings.get("envvar", "")) for each in params):
-        raise ValueError
     texts, words = _sort(params, args)
     if words and not any(each.is_word for each in params):
         raise ValueError

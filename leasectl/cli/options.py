@@ -14,8 +14,6 @@ from leasectl.text.durations import parse_duration_range, parse_moment
 from leasectl.text.naming import check_name
 from leasectl.text.wording import printable
 
-PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
-
 
 def name_list(text: str) -> tuple[str, ...]:
     """Read a comma-separated list of resources, whole or as status shortens them: ``--00``."""
@@ -139,12 +137,9 @@ _request_options = (
     ),
     option(
         "--priority N",
-        "Requests with a higher priority are served first. Default: 0.",
+        "Requests with a higher priority are served first. Default: LEASECTL_PRIORITY, else 0.",
         type=Between(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         group="Waiting",
-        default=0,
-        envvar=PRIORITY_VARIABLE,
-        show_envvar=True,
     ),
     option(
         "--supersede KEY",

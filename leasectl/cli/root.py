@@ -214,7 +214,7 @@ def _text_of(error: click.UsageError, args: list[str]) -> str:
 def _in_our_words(error: click.UsageError) -> str:
     """The message of an error, in the style of our own where it is click's."""
     param = getattr(error, "param", None)
-    name = "" if param is None else _name_of(param, error.ctx)
+    name = "" if param is None else _name_of(param)
     if isinstance(error, click.NoSuchOption):
         return _no_such_option(error)
     if isinstance(error, click.MissingParameter) and param is not None:
@@ -234,11 +234,7 @@ def _in_our_words(error: click.UsageError) -> str:
     return f'unexpected argument "{printable(extra[1])}"{hint}'
 
 
-def _name_of(param: click.Parameter, ctx: click.Context | None) -> str:
-    """What a user has set: an option, a word, or a variable in the place of an option."""
-    source = ctx.get_parameter_source(str(param.name)) if ctx else None
-    if source is click.core.ParameterSource.ENVIRONMENT:
-        return str(param.envvar)
+def _name_of(param: click.Parameter) -> str:
     is_option = isinstance(param, click.Option)
     return max(param.opts, key=len) if is_option else param.human_readable_name
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leasectl.backends.contract import Caller
-from leasectl.backends.kinds import LOCAL, Context, Kind, kind_of
+from leasectl.backends.kinds import LOCAL, Context, Kind, kind_of, prefixes
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.http.settings import Settings
 from leasectl.leases.recovery import recover
@@ -26,6 +26,7 @@ from leasectl.text.naming import escape_word
 from leasectl.text.wording import printable, printable_url
 
 _SERVER_URL = "LEASE_PROXY_SERVER_URL"
+_PRIORITY = "LEASECTL_PRIORITY"
 _RELEASE_TIMEOUT = "LEASECTL_RELEASE_TIMEOUT"
 _SHORT_SECONDS = 3.0
 _REST_SECONDS = 5.0
@@ -185,6 +186,40 @@ def release_seconds(default: float | None = None) -> float | None:
         return parse_duration(timeout)
     except NoTime as error:
         raise InvalidRequest(f"{_RELEASE_TIMEOUT}: {error}") from None
+
+
+def default_priority(backend: str | None, warn: Callable[[str], object]) -> int:
+    """Return the priority of requests that name none: ``LEASECTL_PRIORITY``, else 0.
+
+    The variable is set for a whole script. So a backend without priorities ignores it, but refuses
+    a request that names one.
+
+    Args:
+        backend: What ``--backend`` says.
+        warn: Called with a line for people if the variable is ignored.
+
+    Raises:
+        InvalidRequest: It is no priority.
+    """
+    text = os.environ.get(_PRIORITY)
+    if not text:
+        return 0
+    from leasectl.leases.request import parse_priority
+
+    priority, url = parse_priority(text, named=_PRIORITY), choose_backend(backend).url
+    kind = kind_of(url)
+    if not priority or kind.has_pools or kind.grants_nothing:
+        return priority
+    warn(
+        f"{_PRIORITY} is ignored: {url} has a queue of its own; only {prefixes('and')} know "
+        "priorities"
+    )
+    return 0
+
+
+def guard_of_step(step: Process, backend: str | None) -> Process | None:
+    """Return the guard of a lease that a step takes: the step, or None if others may release it."""
+    return None if kind_of(choose_backend(backend).url).outlives_steps else step
 
 
 def _path(variable: str) -> str | None:

@@ -33,6 +33,7 @@ from leasectl.text.naming import (
     superseding_label,
     wants_whole_pool,
 )
+from leasectl.text.wording import printable
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd prolongs a shorter one
 LARGEST_COUNT = 1_000_000  # far more than any pool has
@@ -206,18 +207,28 @@ def check_ttl(ttl_seconds: float, *, named: str = "--ttl") -> None:
         )
 
 
+def parse_priority(text: str, *, named: str = "--priority") -> int:
+    """Read a priority; raise InvalidRequest if it is none."""
+    try:
+        priority = int(text)
+    except ValueError:
+        priority = HIGHEST_PRIORITY + 1
+    if abs(priority) > HIGHEST_PRIORITY:
+        raise InvalidRequest(
+            f"{named} {printable(text)}: use a whole number from {-HIGHEST_PRIORITY} to "
+            f"{HIGHEST_PRIORITY}"
+        )
+    return priority
+
+
 def _effective(request: Request, context: Context) -> Request:
     """Return a valid request with the ttl that it has on this backend, or raise InvalidRequest."""
-    count, priority = request.count, request.priority
+    count = request.count
     if not (isinstance(count, int) and 1 <= count <= LARGEST_COUNT):
         raise InvalidRequest(
             f"--count {count}: use a whole number from 1 to {LARGEST_COUNT}, or all"
         )
-    if not (isinstance(priority, int) and abs(priority) <= HIGHEST_PRIORITY):
-        raise InvalidRequest(
-            f"--priority {priority}: use a whole number from {-HIGHEST_PRIORITY} "
-            f"to {HIGHEST_PRIORITY}"
-        )
+    parse_priority(str(request.priority))
     if request.name is not None:
         _check_name(request)
     can_choose = context.kind.has_pools or context.kind.grants_nothing

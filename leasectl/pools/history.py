@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -13,7 +15,7 @@ from leasectl.errors import BackendUnreachable, CorruptState, InvalidRequest, Le
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.state.event import Event, EventFilter, EventKind, Missed, number_of
-from leasectl.system.clock import rfc3339
+from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.text.durations import parse_moment
 from leasectl.text.naming import as_given, escape_name
 from leasectl.text.properties import (
@@ -28,6 +30,7 @@ from leasectl.text.properties import (
 from leasectl.text.wording import printable
 
 _AT_ONCE = 1000
+_ASK_AGAIN_SECONDS = 2.0
 
 
 def put_right(service: Service, pool_type: str | None = None) -> None:
@@ -58,51 +61,82 @@ def in_pieces(events: Iterator[Event]) -> Iterator[list[Event]]:
         yield piece
 
 
+def so_far(log: EventLog, wanted: EventFilter, last: int | None) -> Iterator[Event]:
+    """Return the events so far, the oldest first: the last so many; all for None."""
+    return iter(log.read(wanted) if last is None else log.latest(wanted, last)[::-1])
+
+
 def follow(
     log: EventLog,
     wanted: EventFilter,
     *,
-    after: int,
-    sleep: Callable[[int, int], None],
-    missed: Callable[[Missed], None],
+    after: int | None = None,
+    last: int | None = None,
+    begun: Callable[[], object] = lambda: None,
+    sleep: Callable[[tuple[int, ...], float | None, int], object],
+    missed: Callable[[Missed, float], object],
+    unreachable: Callable[[BackendUnreachable], object],
 ) -> Iterator[list[Event]]:
-    """Yield each event from now on, once and in order, until the caller closes the generator.
+    """Yield each event, once and in order, until the caller closes the generator.
+
+    While the server doesn't answer, it is asked again every two seconds.
 
     Args:
         log: The events.
         wanted: Which of them.
-        after: Only those with a larger number than this.
-        sleep: Called with a descriptor and the number of the last event that was read; sleeps until
-            the descriptor is readable. An error that it raises ends the generator.
-        missed: Called when events were removed before they were read, or lost in a restore.
+        after: Only those with a larger number than this; None to begin with events so far.
+        last: Without ``after``, how many of these; None for all.
+        begun: Called once these were yielded.
+        sleep: Called with descriptors, a time of CLOCK_BOOTTIME and the number of the last event
+            that was read; sleeps until a descriptor is readable, or until then. An error that it
+            raises ends the generator.
+        missed: Called when events were removed before they were read, or lost in a restore, with
+            the wall clock of the last look.
+        unreachable: Called once each time that the server stops answering.
 
     Yields:
         The events, as they come.
-    """
 
-    went_back = False
+    Raises:
+        BackendUnreachable: The events so far can't be read.
+    """
+    reached = log.last_number() if after is None else after  # first: none is left out in between
+    if after is None:
+        for piece in in_pieces(so_far(log, wanted, last)):
+            reached = max(reached, *map(number_of, piece))
+            yield piece
+        begun()
+    since, is_told, went_back = time.time(), False, False
 
     def pass_over(gone: Missed) -> None:
-        nonlocal after, went_back
-        after = gone.last_number if gone.is_restored else max(after, gone.last_number)
+        nonlocal reached, went_back
+        reached = gone.last_number if gone.is_restored else max(reached, gone.last_number)
         went_back = went_back or gone.is_restored
-        missed(gone)
+        missed(gone, since)
 
-    watch = log.watch()
-    try:
-        while True:
-            last, went_back = log.last_number(), False
-            for piece in in_pieces(log.read(wanted, after=after, missed=pass_over)):
-                after = max(after, *map(number_of, piece))
-                yield piece
-            if not went_back:  # else the last number may be of the time before the restore
-                after = max(after, last)  # those that aren't wanted needn't be looked at again
-            sleep(watch.fd, after)
-            told = watch.clear()
-            if not went_back:
-                after = max(after, told)
-    finally:
-        watch.close()
+    while True:
+        with contextlib.ExitStack() as stack:
+            try:
+                watch = log.watch()
+                stack.callback(watch.close)
+                while True:
+                    newest, went_back = log.last_number(), False
+                    for piece in in_pieces(log.read(wanted, after=reached, missed=pass_over)):
+                        reached = max(reached, *map(number_of, piece))
+                        yield piece
+                        since, is_told = piece[-1].time, False
+                    if not went_back:  # else it may be of the time before the restore
+                        reached = max(reached, newest)  # the others needn't be looked at again
+                    since = time.time()
+                    sleep((watch.fd,), None, reached)
+                    told = watch.clear()
+                    if not went_back:
+                        reached = max(reached, told)
+            except BackendUnreachable as error:
+                if not is_told:
+                    unreachable(error)
+                is_told = True
+        sleep((), boottime_seconds() + _ASK_AGAIN_SECONDS, reached)
 
 
 def encode_event(event: Event) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from leasectl.engines.pool_admin import Members, Updated
 from leasectl.engines.rules import membership
 from leasectl.engines.rules.membership import Lifetime, Member, Pools
 from leasectl.errors import BackendUnreachable, Interrupted, LeaseError
-from leasectl.leases.acquire import announce, undo
+from leasectl.leases.acquire import announce, take_back, undo
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.renew import renew
@@ -135,6 +135,50 @@ def join_held(
             _give_back(service, backend, journal, reason)
         raise
     return journal.handle
+
+
+def hold(
+    service: Service,
+    pool_type: str,
+    name: str,
+    *,
+    lives: Lifetime | None,
+    guard: Process | None = None,
+    tell: Callable[[Handle], object],
+) -> Updated | None:
+    """Let a name join a pool as held, or join again under the handle that holds it here.
+
+    Until the caller knows the handle, the lease ends with this process, and the name leaves with
+    it.
+
+    Args:
+        service: On the backend of the pool.
+        pool_type: The pool.
+        name: The name.
+        lives: How long it stays; None for good.
+        guard: See `join_held` and `join_again`.
+        tell: Tells the caller of the handle.
+
+    Returns:
+        What has become of a name that has joined again; None if it has just joined.
+
+    Raises:
+        NotFound, NotAllowed, LeaseLost, LeaseError: See `join_held` and `join_again`. After an
+            error, also of `tell`, nothing is held that wasn't held before.
+    """
+    again = join_again(service, pool_type, name, lives=lives, guard=guard)
+    if again is not None:
+        tell(again.handle)
+        return again.updated
+    handle = join_held(service, pool_type, name, lives=lives, guard=guard)
+    try:
+        tell(handle)
+        announce(service, handle)
+        settle(service, handle)
+    except BaseException:
+        take_back(service, handle)
+        raise
+    return None
 
 
 def settle(service: Service, handle: Handle) -> None:

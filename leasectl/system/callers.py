@@ -33,8 +33,9 @@ import os
 import signal
 
 from leasectl.errors import Cancelled, LeaseError
+from leasectl.model import Process
 from leasectl.system.poll import READABLE, Interrupt
-from leasectl.system.process import pidfd_of
+from leasectl.system.process import open_pidfd, pidfd_of
 
 _PR_GET_PDEATHSIG = 2
 
@@ -73,6 +74,24 @@ def watch_callers() -> list[Interrupt]:
         if not _stands_in(child, pid) or os.getsid(child) == child:
             break
     return found
+
+
+def watch_guard(guard: Process | None) -> list[Interrupt]:
+    """Return what ends a wait when its guard ends; None stands for the callers.
+
+    Raises:
+        Cancelled: It has ended already.
+    """
+    if guard is None:
+        return watch_callers()
+    pidfd = open_pidfd(guard)
+    if pidfd is None:
+        raise Cancelled(f"guard {guard.pid} has ended")
+
+    def raise_ended() -> None:
+        raise Cancelled(f"guard {guard.pid} ended while the request waited")
+
+    return [Interrupt(pidfd, READABLE, raise_ended)]
 
 
 def _watch(pid: int) -> Interrupt:

@@ -26,7 +26,7 @@ from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.packing import pack_a_bucket
 from leasectl.engines.etcd.requests import absent, delete, put, read, read_all
 from leasectl.pools.history import follow
-from leasectl.state.event import ALL_EVENTS, Event, Kept, Missed
+from leasectl.state.event import ALL_EVENTS, Event, Kept
 from leasectl.system.clock import Clock
 from leasectl.system.poll import is_readable
 from tests.kit.etcd.access import Access
@@ -86,14 +86,21 @@ def follow_on(access: Access, follower: int, path: Path, seen: Counters) -> None
     """Write down what happens, from where this ended the last time on."""
     last = int(path.read_text().split()[-2]) if path.exists() else 0
 
-    def sleep(fd: int, after: int) -> None:
+    def sleep(fds: tuple[int, ...], until: object, after: int) -> None:
         seen.set(follower, after // NUMBERS_PER_REVISION)
-        is_readable(fd, 10)
+        is_readable(*fds, 10)
 
-    def missed(gone: Missed) -> None:
+    def give_up(*_: object) -> None:
         os._exit(3)
 
-    pieces = follow(access.events, ALL_EVENTS, after=last, sleep=sleep, missed=missed)
+    pieces = follow(
+        access.events,
+        ALL_EVENTS,
+        after=last,
+        sleep=sleep,
+        missed=give_up,
+        unreachable=give_up,
+    )
     with path.open("a", buffering=1) as record:
         for event in chain.from_iterable(pieces):
             record.write(f"{event.number} {event.handle}\n")

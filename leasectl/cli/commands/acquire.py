@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,12 @@ from leasectl.cli.rendering.output import note
 from leasectl.cli.rendering.waiting import WaitOptions
 from leasectl.errors import InvalidRequest, LeaseError, spares_optional
 from leasectl.leases.acquire import acquire
-from leasectl.leases.opening import choose_backend, process_named_by
+from leasectl.leases.opening import (
+    choose_backend,
+    default_priority,
+    guard_of_step,
+    process_named_by,
+)
 from leasectl.leases.request import make_request
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, Scope
@@ -76,22 +82,19 @@ def command(
       leasectl release --handle "$h"
     """
     waits = WaitOptions.pop(wanted)
+    if wanted["priority"] is None:
+        wanted["priority"] = default_priority(backend, waits.tell)
     request = make_request(scope=scope, **wanted)
-    if request.priority:
-        from leasectl.cli.priority import without_vain_priority
-
-        request = without_vain_priority(request, backend, quiet=waits.quiet)
     form: HandleForm = form_of("--output", output, "handle", as_json=as_json)
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
     try:
         guard = script = None if pid is None else process_named_by("--guard-pid", pid)
-        is_step = guard_pid is None and step_pid is not None
-        if is_step and kind_of(choose_backend(backend).url).outlives_steps:
-            guard = None
-        if request.on_reclaim == "release" and guard is None and not waits.quiet:
-            _warn_of_no_answer(request, backend)
+        if guard is not None and guard_pid is None:
+            guard = guard_of_step(guard, backend)
+        if request.on_reclaim == "release" and guard is None:
+            _warn_of_no_answer(request, backend, waits.tell)
         if waits.optional:
             check_request(request, waits.wait_seconds, backend)
             waits.warn_of_endless_wait()
@@ -127,7 +130,7 @@ def _tell_how_it_ends(service: Service, handle: Handle) -> None:
         note(f"held until released with: leasectl release {service.state.names_path(handle.id)}")
 
 
-def _warn_of_no_answer(request: Request, backend: str | None) -> None:
+def _warn_of_no_answer(request: Request, backend: str | None, tell: Callable[[str], None]) -> None:
     """Warn that --on-reclaim has no effect, because no process would answer."""
     kind = kind_of(choose_backend(backend).url)
     if request.ttl_seconds is None or not (kind.remote and kind.has_pools):
@@ -135,4 +138,4 @@ def _warn_of_no_answer(request: Request, backend: str | None) -> None:
     do = "have the script look at leasectl marks, and say leasectl answer --ready"
     if request.scope == "step":
         do = f"give --guard-pid, leave out --ttl, or {do}"
-    note(f"with --ttl and no guard, --on-reclaim has no effect; {do}")
+    tell(f"with --ttl and no guard, --on-reclaim has no effect; {do}")

@@ -20,10 +20,10 @@ from leasectl.cli.rendering.output import note, output_interrupts, show
 from leasectl.cli.rendering.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
 from leasectl.cli.rendering.table import output_width, shows_colour
 from leasectl.engines.pool_admin import EventLog
-from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
+from leasectl.errors import Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service
-from leasectl.pools.history import encode_event, follow, in_pieces, put_right
-from leasectl.state.event import Event, EventFilter, Missed, number_of
+from leasectl.pools.history import encode_event, follow, in_pieces, put_right, so_far
+from leasectl.state.event import Event, EventFilter, Missed
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep
 from leasectl.system.signals import SignalTrap
@@ -32,7 +32,6 @@ from leasectl.text.wording import counted, followed_by
 
 _NONE_LIKE_THAT = "no event matches; show all with: leasectl events"
 _SHOWN_BEFORE_FOLLOWING = 10
-_ASK_AGAIN_SECONDS = 2.0
 
 
 def _parse_name(text: str) -> str:
@@ -117,12 +116,12 @@ def command(
     if follows:
         if last is None and since is None:
             last = _SHOWN_BEFORE_FOLLOWING
-        _show_and_follow(service, wanted, shows, last)
+        _show_and_follow(service.events, wanted, shows, last)
         return
     log = service.events
     room = _screenful() if last is None and since is None and not as_json else None
     if room is None:
-        is_any = shows.each(_so_far(log, wanted, last))
+        is_any = shows.each(so_far(log, wanted, last))
     else:
         latest = log.latest(wanted, room + 1)[::-1]
         fitting = shows.last_that_fit(latest, room)
@@ -130,8 +129,7 @@ def command(
         if len(latest) > len(fitting):
             last_ones = "last event" if len(fitting) == 1 else f"last {len(fitting)} events"
             note(f"{last_ones}; show more with -n or --since, or all with: | less")
-    if log.remark:
-        note(log.remark)
+    _note_remark(log)
     if not is_any and last != 0:
         _require_pool(service, pool_type)
         if service.kind.grants_nothing:
@@ -188,11 +186,6 @@ def _handle_id(handle: str | None) -> str | None:
     return handle_id
 
 
-def _so_far(log: EventLog, wanted: EventFilter, last: int | None) -> Iterable[Event]:
-    """What has happened so far, all of it or the last so many, the oldest first."""
-    return log.read(wanted) if last is None else log.latest(wanted, last)[::-1]
-
-
 def _require_pool(service: Service, pool_type: str | None) -> None:
     """Where nothing is known of a pool, say so if there is none of that type."""
     if pool_type is not None:
@@ -201,48 +194,27 @@ def _require_pool(service: Service, pool_type: str | None) -> None:
             service.pools.pools(pool_type)
 
 
-def _show_and_follow(
-    service: Service, wanted: EventFilter, shows: _Shows, last: int | None
-) -> None:
-    log = service.events
+def _show_and_follow(log: EventLog, wanted: EventFilter, shows: _Shows, last: int | None) -> None:
     with SignalTrap() as trap:
         ends = output_interrupts(trap, _end_as_by_writing)
-        since = time.time()
-        after = log.last_number()
+        pieces = follow(
+            log,
+            wanted,
+            last=last,
+            begun=lambda: _note_remark(log),
+            sleep=lambda fds, until, _: sleep(
+                wake_fds=fds, interrupts=ends, until=until, now=boottime_seconds
+            ),
+            missed=lambda gone, since: note(_missed_line(gone, since)),
+            unreachable=lambda error: note(followed_by(error, "waiting for it")),
+        )
+        for events in pieces:
+            trap.interrupting(partial(shows, events))
 
-        def show_what_was_before() -> None:
-            nonlocal after
-            for events in in_pieces(iter(_so_far(log, wanted, last))):
-                shows(events)
-                after = max(after, *map(number_of, events))
 
-        trap.interrupting(show_what_was_before)
-        if log.remark:
-            note(log.remark)
-
-        def sleep_until_readable(fd: int, reached: int) -> None:
-            nonlocal after, since
-            after, since = reached, time.time()
-            sleep(wake_fds=(fd,), interrupts=ends, until=None, now=boottime_seconds)
-
-        def note_missed(missed: Missed) -> None:
-            note(_missed_line(missed, since))
-
-        is_told = False
-        while True:
-            try:
-                for events in follow(
-                    log, wanted, after=after, sleep=sleep_until_readable, missed=note_missed
-                ):
-                    trap.interrupting(partial(shows, events))
-                    after = max(map(number_of, events))
-                    since, is_told = events[-1].time, False
-            except BackendUnreachable as error:
-                if not is_told:
-                    note(followed_by(error, "waiting for it"))
-                is_told = True
-                again = boottime_seconds() + _ASK_AGAIN_SECONDS
-                sleep(wake_fds=(), interrupts=ends, until=again, now=boottime_seconds)
+def _note_remark(log: EventLog) -> None:
+    if log.remark:
+        note(log.remark)
 
 
 def _missed_line(missed: Missed, since: float) -> str:

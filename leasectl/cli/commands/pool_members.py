@@ -8,16 +8,15 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import form_of, option, word
-from leasectl.cli.rendering.handle_output import print_and_announce, print_handle
+from leasectl.cli.rendering.handle_output import print_handle
 from leasectl.cli.rendering.output import note, show, show_json, when_due
 from leasectl.cli.rendering.table import Column, output_width, table
 from leasectl.engines.pool_admin import Updated
-from leasectl.engines.rules.membership import Lifetime, leaves_no_more
+from leasectl.engines.rules.membership import leaves_no_more
 from leasectl.errors import InvalidRequest
-from leasectl.leases.acquire import take_back
 from leasectl.leases.opening import process_named_by
 from leasectl.leases.service import Service
-from leasectl.model import Process
+from leasectl.model import Handle
 from leasectl.pools import joining, memberships
 from leasectl.pools.overview import cordon_text
 from leasectl.pools.whereabouts import (
@@ -168,8 +167,16 @@ def join(
     with SignalTrap() as trap:
         service = open_service(backend)
         lives = joining.lifetime(service, ttl_seconds=ttl_seconds, process=process)
+
+        def print_path(handle: Handle) -> None:
+            trap.check()
+            print_handle(service, handle, "handle")
+
         if hold:
-            what = _join_held(service, trap, pool_type, name, lives=lives, guard=guard)
+            again = joining.hold(
+                service, pool_type, name, lives=lives, guard=guard, tell=print_path
+            )
+            what = f"{'joined' if again is None else _joined(again)}, held"
         else:
             what = _joined(joining.join(service, pool_type, name, lives=lives))
     pool_options.say_done(quiet, f'{what}: "{name}" in pool "{pool_type}"')
@@ -180,29 +187,6 @@ def _joined(updated: Updated) -> str:
     ((before,), (after,), _) = updated
     what = "joined again" if before.pool == after.pool else "joined"
     return f"{what}, and to leave no more" if leaves_no_more(before, after) else what
-
-
-def _join_held(
-    service: Service,
-    trap: SignalTrap,
-    pool_type: str,
-    name: str,
-    *,
-    lives: Lifetime | None,
-    guard: Process | None,
-) -> str:
-    again = joining.join_again(service, pool_type, name, lives=lives, guard=guard)
-    if again is not None:
-        print_handle(service, again.handle, "handle")
-        return f"{_joined(again.updated)}, held"
-    handle = joining.join_held(service, pool_type, name, lives=lives, guard=guard)
-    print_and_announce(service, handle, trap)
-    try:
-        joining.settle(service, handle)
-    except BaseException:
-        take_back(service, handle)
-        raise
-    return "joined, held"
 
 
 @new_command()

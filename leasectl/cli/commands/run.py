@@ -11,15 +11,14 @@ from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
 from leasectl.cli.described import Between, option
 from leasectl.cli.groups import TOLD
-from leasectl.cli.priority import without_vain_priority
-from leasectl.cli.rendering.waiting import Waiting, WaitOptions, guard_interrupts
+from leasectl.cli.rendering.waiting import Waiting, WaitOptions
 from leasectl.errors import InvalidRequest, NoLease
-from leasectl.leases.opening import process_named_by
+from leasectl.leases.opening import default_priority, process_named_by
 from leasectl.leases.request import make_request
 from leasectl.leases.service import Service
-from leasectl.model import Request
 from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
+from leasectl.system.callers import watch_guard
 from leasectl.system.signals import die_of
 from leasectl.text.wording import printable
 
@@ -171,11 +170,13 @@ def command(
     if before_retry is not None and not retry_on:
         raise InvalidRequest("--before-retry needs --attempts and --retry-on")
     waits = WaitOptions.pop(wanted)
-    request = make_request(**wanted)
     if on_reclaim_command is not None:
-        request = _answered_by_command(request)
-    if request.priority:
-        request = without_vain_priority(request, backend, quiet=waits.quiet)
+        if was_given("on_reclaim"):
+            raise InvalidRequest("use either --on-reclaim or --on-reclaim-command")
+        wanted["on_reclaim"] = "answer"
+    if wanted["priority"] is None:
+        wanted["priority"] = default_priority(backend, waits.tell)
+    request = make_request(**wanted)
     check_request(request, waits.wait_seconds, backend)
     waits.warn_of_endless_wait()
     plan = Plan(
@@ -199,7 +200,7 @@ def command(
 
     try:
         guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
-        guarding = guard_interrupts(guard)
+        guarding = watch_guard(guard)
         with Waiting(request, waits, guarding, lambda: service) as waiting:
             runner = Runner(
                 open_once,
@@ -214,10 +215,3 @@ def command(
     if ending.signum is not None:
         die_of(ending.signum)
     return ending.code or 0
-
-
-def _answered_by_command(request: Request) -> Request:
-    """The request of a `run` whose --on-reclaim-command answers reclaims."""
-    if was_given("on_reclaim"):
-        raise InvalidRequest("use either --on-reclaim or --on-reclaim-command")
-    return request._replace(on_reclaim="answer")

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import pools_of
 from leasectl.cli.rendering.output import note, output_interrupts, when_due
-from leasectl.errors import Cancelled, LeaseError, NoLease
+from leasectl.errors import LeaseError, NoLease
 from leasectl.model import Handle, Process, Request
-from leasectl.system.callers import watch_callers
+from leasectl.system.callers import watch_guard
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import READABLE, Interrupt, is_writable, sleep
-from leasectl.system.process import open_pidfd
+from leasectl.system.poll import Interrupt, is_writable, sleep
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import draw_between, format_duration
 from leasectl.text.wording import listed
@@ -52,10 +51,15 @@ class WaitOptions(NamedTuple):
         if isinstance(error, NoLease) and self.conflict_code is not None:
             error.exit_code = self.conflict_code
 
+    def tell(self, text: str) -> None:
+        """Tell people something, unless they want to hear of errors only."""
+        if not self.quiet:
+            note(text)
+
     def warn_of_endless_wait(self) -> None:
         """Warn that an optional lease without a limit may be waited for without end."""
-        if self.optional and self.wait_seconds is None and not self.quiet:
-            note(
+        if self.optional and self.wait_seconds is None:
+            self.tell(
                 "--optional without --wait may wait for ever; set -w, like 1h, to continue without "
                 "a lease"
             )
@@ -64,9 +68,9 @@ class WaitOptions(NamedTuple):
         """Sleep a random time of up to --jitter, and say for how long."""
         if self.jitter_seconds > 0:
             seconds = draw_between(0.0, self.jitter_seconds)
-            if seconds >= 1 and not self.quiet:
+            if seconds >= 1:
                 longest = format_duration(self.jitter_seconds)
-                note(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")
+                self.tell(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")
             pause(seconds, interrupts)
 
 
@@ -263,38 +267,17 @@ def _stops_writers() -> bool:
 
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
     """What ends a wait: a signal, the end of the guard, and a closed stdout."""
-    found = guard_interrupts(guard)
+    found = watch_guard(guard)
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise LeaseError("can't write to stdout: it is closed")
     signalled, unread = output_interrupts(trap, _raise_nobody_reads)
     return [signalled, *found, unread]
 
 
-def guard_interrupts(guard: Process | None) -> list[Interrupt]:
-    """What ends a wait with the end of a process.
-
-    Args:
-        guard: Which; None for those that called this one, unless it is detached.
-
-    Raises:
-        Cancelled: It has ended already.
-    """
-    if guard is None:
-        return watch_callers()
-    pidfd = open_pidfd(guard)
-    if pidfd is None:
-        raise Cancelled(f"guard {guard.pid} has ended")
-    return [Interrupt(pidfd, READABLE, lambda: _raise_guard_ended(guard))]
-
-
 def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:
     """Sleep, unless something ends it."""
     until = boottime_seconds() + seconds
     sleep(wake_fds=(), interrupts=interrupts, until=until, now=boottime_seconds)
-
-
-def _raise_guard_ended(guard: Process) -> None:
-    raise Cancelled(f"guard {guard.pid} ended while the request waited")
 
 
 def _raise_nobody_reads() -> None:

@@ -103,7 +103,7 @@ class TestPriority:
         ):
             assert finished.code == USAGE
             assert finished.err.replace('"', "").startswith(
-                f"leasectl: {named} {value}: use a whole number from -100 to 100; see: leasectl "
+                f"leasectl: {named} {value}: use a whole number from -100 to 100"
             )
         assert not cli.state_dir.exists()
 

@@ -80,11 +80,6 @@ def read_by_click(command: PlainCommand, args: list[str]) -> dict[str, Any]:
     return command_for_click(command).make_context("it", list(args)).params
 
 
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LEASECTL_PRIORITY", raising=False)
-
-
 @pytest.mark.parametrize("name", SHORT)
 def test_it_reads_what_click_reads(name: str) -> None:
     command, luck, read = command_of(name), random.Random(f"{name} 1"), 0
@@ -153,11 +148,3 @@ def test_what_scripts_write_is_plain(line: str) -> None:
 def test_what_is_unusual_or_wrong_is_left_to_click(line: str) -> None:
     name, *args = line.split()
     assert parse(command_of(name), args) is None
-
-
-def test_a_variable_in_the_place_of_an_option_is_left_to_click(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert parse(command_of("acquire"), ["T"]) is not None
-    monkeypatch.setenv("LEASECTL_PRIORITY", "3")
-    assert parse(command_of("acquire"), ["T"]) is None

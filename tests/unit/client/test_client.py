@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -485,6 +486,20 @@ class TestOthers:
         (pool,) = of_cli["pools"]
         assert pool["resources"][0]["labels"] == {"a": "b"}
         assert [each["free"] for each in shown["pools"]] == [1]
+
+    def test_priority_is_that_of_the_variable_unless_it_is_given(
+        self, cli: Cli, client: leasectl.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("LEASECTL_PRIORITY", "5")
+        with client.acquire("T") as lease, leasectl.Client() as later:
+            assert json.loads(cli.ok("cat", lease.handle, "--json"))["priority"] == 0
+            for given, priority in ((None, 5), (0, 0)):
+                with later.acquire("T", priority=given) as other:
+                    said = json.loads(cli.ok("cat", other.handle, "--json"))
+                    assert said["priority"] == priority
+        monkeypatch.setenv("LEASECTL_PRIORITY", "101")
+        with pytest.raises(leasectl.InvalidRequest, match="LEASECTL_PRIORITY 101: use a whole"):
+            leasectl.Client()
 
 
 class TestPackage:

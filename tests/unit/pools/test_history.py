@@ -66,13 +66,67 @@ class RestoredMeanwhile:
 def test_a_restore_between_two_looks_is_told_once_and_no_event_after_it_is_left_out() -> None:
     log, missed = RestoredMeanwhile(), list[Missed]()
 
-    def sleep(fd: int, read_up_to: int) -> None:
+    def sleep(fds: object, until: object, read_up_to: int) -> None:
         assert log.numbers[-1] < 12, "all was read"
         log.numbers.append(log.numbers[-1] + 1)
 
-    events = follow(cast(Any, log), ALL_EVENTS, after=90, sleep=sleep, missed=missed.append)
+    events = follow(
+        cast(Any, log),
+        ALL_EVENTS,
+        after=90,
+        sleep=sleep,
+        missed=lambda gone, since: missed.append(gone),
+        unreachable=pytest.fail,
+    )
     assert [event.number for piece in islice(events, 3) for event in piece] == [10, 11, 12]
     assert [each.last_number for each in missed] == [9]
+
+
+def test_a_server_that_goes_away_twice_is_told_of_twice_and_no_event_comes_twice(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, is_away, told = desk.service.events, False, list[object]()
+    watches, last_number = [], log.last_number
+
+    def add() -> None:
+        with desk.service.state.transaction():
+            desk.service.state.events.add(5.0, "queued", "T")
+
+    def watch() -> Any:
+        watches.append(SimpleNamespace(fd=-1, clear=lambda: 0, close=lambda: watches.pop()))
+        return watches[-1]
+
+    def answer() -> int:
+        if is_away:
+            raise BackendUnreachable("no answer")
+        return last_number()
+
+    def sleep(fds: tuple[int, ...], until: float | None, read_up_to: int) -> None:
+        nonlocal is_away
+        is_away = until is None or told[-1] == "no answer"  # for two looks
+        told.append((len(watches), until is None, read_up_to))
+        if not is_away:
+            add()
+
+    monkeypatch.setattr(log, "watch", watch)
+    monkeypatch.setattr(log, "last_number", answer)
+    for _ in range(3):
+        add()
+    events = follow(
+        log,
+        ALL_EVENTS,
+        last=2,
+        begun=lambda: told.append("begun"),
+        sleep=sleep,
+        missed=pytest.fail,
+        unreachable=lambda error: told.append(str(error)),
+    )
+    assert [event.number for piece in islice(events, 3) for event in piece] == [2, 3, 4, 5]
+    assert told[0] == "begun"
+    for reached, part in ((3, told[1:5]), (4, told[5:])):
+        assert part == [(1, True, reached), "no answer", *[(0, False, reached)] * 2]
+    events.close()
+    assert watches == []
 
 
 @pytest.mark.parametrize("kind", [5, None, "nope", ["queued"]])

@@ -9,13 +9,13 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError, NotAllowed
-from leasectl.leases.acquire import acquire, announce, take_back
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.recovery import recover
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from leasectl.pools import memberships
-from leasectl.pools.joining import end_stay, join, join_again, join_held, lifetime, settle, stay
+from leasectl.pools.joining import end_stay, hold, join, join_again, join_held, lifetime, stay
 from leasectl.state.watched import Stay
 from leasectl.system.process import identify
 from tests.kit.support import ManualClock
@@ -29,10 +29,9 @@ def names(service: Service, pool_type: str = "A") -> list[str]:
 
 
 def joined(service: Service, name: str = "n") -> Handle:
-    handle = join_held(service, "A", name, lives=None)
-    announce(service, handle)
-    settle(service, handle)
-    return handle
+    held: list[Handle] = []
+    assert hold(service, "A", name, lives=None, tell=held.append) is None
+    return held[0]
 
 
 def test_as_held_it_is_on_record_like_any_lease(service: Service) -> None:
@@ -46,8 +45,13 @@ def test_as_held_it_is_on_record_like_any_lease(service: Service) -> None:
     assert names(service) == ["a-1", "a-2", "n"]
 
 
-def test_as_held_goes_with_a_handle_that_was_never_announced(service: Service) -> None:
-    take_back(service, join_held(service, "A", "n", lives=None))
+def test_as_held_goes_again_if_the_caller_cannot_be_told_of_the_handle(service: Service) -> None:
+    def tell(_: Handle) -> None:
+        assert names(service) == ["a-1", "a-2", "n"]
+        raise LeaseError("stdout is closed")
+
+    with pytest.raises(LeaseError, match="stdout is closed"):
+        hold(service, "A", "n", lives=None, tell=tell)
     assert names(service) == ["a-1", "a-2"]
     assert service.handles.active() == []
 
