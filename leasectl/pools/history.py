@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, get_args
@@ -76,7 +76,7 @@ def follow(
     sleep: Callable[[tuple[int, ...], float | None, int], object],
     missed: Callable[[Missed, float], object],
     unreachable: Callable[[BackendUnreachable], object],
-) -> Iterator[list[Event]]:
+) -> Generator[list[Event], None, None]:
     """Yield each event, once and in order, until the caller closes the generator.
 
     While the server doesn't answer, it is asked again every two seconds.

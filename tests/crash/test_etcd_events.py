@@ -88,7 +88,7 @@ def follow_on(access: Access, follower: int, path: Path, seen: Counters) -> None
 
     def sleep(fds: tuple[int, ...], until: object, after: int) -> None:
         seen.set(follower, after // NUMBERS_PER_REVISION)
-        is_readable(*fds, 10)
+        is_readable(fds[0], 10)
 
     def give_up(*_: object) -> None:
         os._exit(3)

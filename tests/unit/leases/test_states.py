@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Patience, Progress
 from leasectl.engines.notes import NoteChange
 from leasectl.errors import BackendUnreachable, LeaseLost, NoLease, NotAllowed
 from leasectl.leases import acquire as acquire_module
@@ -236,8 +236,12 @@ class Road:
 
     def wait(self) -> None:
         other = self.take_all()
-        is_told = Patience(report=lambda _: release(self.service, whole(other)))
-        announce(self.service, acquire(self.service, Request("T"), patience=is_told))
+
+        def give_back(_: Progress) -> None:
+            release(self.service, whole(other))
+
+        waits = Patience(report=give_back)
+        announce(self.service, acquire(self.service, Request("T"), patience=waits))
 
     def wait_in_vain(self) -> None:
         self.take_all()
