@@ -176,41 +176,6 @@ def test_another_tokens_client_neither_ends_nor_joins_a_wait(team: Team) -> None
     assert waiter.finish().code == 0
 
 
-def test_a_request_in_rounds_keeps_its_place_as_long_as_it_is_repeated(team: Team) -> None:
-    team.machine("a").ok("acquire", "-t", "T")
-    asked = {
-        "claim_key": "h/1",
-        "holder_identity": "c/1/h/h",
-        "request": {"is": "Request", "type": "T", "ttl_seconds": 60.0},
-    }
-
-    def queue() -> list[str]:
-        (pool,) = _post(team, "call/pools.pools", pool_type="T")
-        return [each["claim_key"] for each in pool["queue"]]
-
-    with team.serving.connect() as client:
-
-        def wait_a_round() -> None:
-            told = client.ask(
-                "POST",
-                "/leasectl/v2/acquire",
-                json.dumps(asked),
-                Authorization="Bearer secret-of-other",
-                Leasectl_Round="1",
-            )
-            assert (told.status, json.loads(told.text)) == (200, {"result": None})
-
-        wait_a_round()
-        waiter = team.machine("b").start("acquire", "-t", "T")
-        while len(queue()) < 2:
-            wait_a_round()
-        first, second = queue()
-        assert first == "h/1"
-        eventually(lambda: queue() == [second])
-    team.machine("a").ok("release", "--names", "T--00", "--force", "--now")
-    assert waiter.finish().code == 0
-
-
 def test_only_the_holders_token_answers_a_reclaim(team: Team) -> None:
     holder = team.machine("a")
     holder.ok("acquire", "-t", "T", "--on-reclaim", "answer")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leasectl.server.waits import WithdrawnKeys
 from leasectl.system.clock import Clock
-from tests.kit.serving import Serve, Serving, held, waiting
+from tests.kit.faults.raw_client import RawClient
+from tests.kit.serving import Serve, Serving, first_line, held, waiting
 from tests.kit.support import Cli, ManualClock
 from tests.kit.waits import eventually
 
@@ -91,6 +94,49 @@ def test_repeat_after_its_connection_ended_keeps_queue_position(
         client.release(name)
     assert repeat.read_answer().names == [name]
     repeat.close()
+
+
+# A server that waits for so long for the next round of a request.
+_WAITS_FOR_ROUND = """
+import sys
+from leasectl.server import served_leases
+served_leases.RETURN_SECONDS = float(sys.argv.pop(1))
+from leasectl.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("seconds", ["0.05", "3600"])
+def test_request_in_rounds_keeps_queue_position_if_it_is_repeated(cli: Cli, seconds: str) -> None:
+    cli.pool("T", "T--00")
+    server = cli.spawn([sys.executable, "-c", _WAITS_FOR_ROUND, seconds, "serve", "-q"])
+    url = first_line(server)
+    asked = {
+        "claim_key": "h/1",
+        "holder_identity": "c/1/h/h",
+        "request": {"is": "Request", "type": "T", "ttl_seconds": 60.0},
+    }
+
+    def wait_a_round() -> Any:
+        with RawClient(url) as client:
+            body = json.dumps(asked)
+            told = client.ask("POST", "/leasectl/v2/acquire", body, Leasectl_Round="1")
+            return json.loads(told.text)["result"]
+
+    with RawClient(url) as client:
+        client.acquire("T")
+    assert wait_a_round() is None
+    if seconds == "3600":
+        with RawClient(url) as other:
+            other.start_acquire("T")
+            eventually(lambda: waiting(cli, "T") == 2)
+            assert wait_a_round() is None
+            with RawClient(url) as client:
+                client.release("T--00")
+            assert wait_a_round()["leases"][0]["name"] == "T--00"
+    else:
+        eventually(lambda: waiting(cli, "T") == 0)
+    server.kill()
 
 
 def test_request_that_is_not_repeated_leaves_queue_or_gives_back(cli: Cli, serve: Serve) -> None:
