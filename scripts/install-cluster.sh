@@ -8,14 +8,14 @@
 # The arguments go to `openshift-install create cluster`. It gets up to 5 attempts, a new lease each,
 # and runs again if it exits with 4, a problem of the infrastructure. leasectl releases the lease 20
 # minutes after the grant, while the installer works on, or when the step ends. The lease is optional:
-# without one the installer still runs. The step doesn't request a lease if INSTALL_LEASE_ENABLED is
-# false, no, 0 or empty, or if neither LEASE_PROXY_SERVER_URL nor LEASECTL_BACKEND is set. The exit
-# status is the installer's.
+# if no lease is granted within two hours, the installer runs without one. The step doesn't request a
+# lease if INSTALL_LEASE_ENABLED is false, no, 0 or empty, or if neither LEASE_PROXY_SERVER_URL nor
+# LEASECTL_BACKEND is set. The exit status is the installer's.
 #
 # A step without leases has the same code, except for the section "the lease" below.
 set -euo pipefail
 
-readonly attempts=5 retry_on=4
+readonly attempts=5 retry_on=4 wait=2h
 readonly release_after=${INSTALL_LEASE_RELEASE_AFTER:-20m}
 readonly installer=${INSTALLER_BINARY:-openshift-install}
 
@@ -79,8 +79,8 @@ lease=''
 take_lease() {
   lease__install_lease_eligible || return 0
   if [[ $lease ]]; then
-    lease__reacquire --handle="$lease" --var=lease || :
-  elif lease__acquire --type="$lease_type" --scope=step --guard --var=lease; then
+    lease__reacquire --handle="$lease" --wait="$wait" --var=lease || :
+  elif lease__acquire --type="$lease_type" --scope=step --wait="$wait" --guard --var=lease; then
     # This adds the release to the EXIT trap above.
     lease__guard "$lease" || :
     lease__release --handle="$lease" --delay="$release_after" || :
@@ -104,7 +104,7 @@ fi
 # If neither variable is set, `leasectl run` would lease from a pool on this machine. The loop is used
 # instead: there the Bash functions print that nothing is leased.
 if [[ $form == run && ${LEASE_PROXY_SERVER_URL-}${LEASECTL_BACKEND-} ]] && lease__install_lease_eligible && command -v leasectl >/dev/null; then
-  run leasectl run --type "$lease_type" --optional --wait 2h --release-after "$release_after" \
+  run leasectl run --type "$lease_type" --optional --wait "$wait" --release-after "$release_after" \
     --attempts "$attempts" --retry-on "$retry_on" -- "$installer" create cluster "$@" || status=$?
 else
   for ((attempt = 1; attempt <= attempts; attempt++)); do
