@@ -282,6 +282,7 @@ def test_account_of_jobs_uses_pools_and_only_the_admins_changes_them(
         ("pool", "delete", "T", "--force"),
         ("pool", "set", "T", "--pace", "1h"),
         ("pool", "add", "T", "--count", "1"),
+        ("once", "key", "--", "true"),
     ):
         refused = cli(*words, **jobs)
         assert refused.code == 77, (words, refused)
