@@ -13,7 +13,7 @@ import select
 import sys
 
 SECONDS = 300  # as the other waits of the tests
-SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "PIPE": 13, "TERM": 15, "XFSZ": 25}
+SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "PIPE": 13, "TERM": 15, "XFSZ": 25}
 
 
 def main() -> None:

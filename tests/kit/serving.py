@@ -13,8 +13,8 @@ from urllib.request import urlopen
 import pytest
 
 from tests.kit.faults.raw_client import RawClient
-from tests.kit.support import Cli, Finished, Started
-from tests.kit.waits import PATIENCE_SECONDS
+from tests.kit.support import Cli, Finished, Started, is_stopped
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 
 class Serving:
@@ -31,10 +31,12 @@ class Serving:
 
     def __init__(self, cli: Cli, *options: str, max_files: int | None = None) -> None:
         self.cli = cli
-        command = cli.command("serve", "-q", *options)
-        if max_files is not None:
-            command = ["bash", "-c", f'ulimit -n {max_files} && exec "$@"', "bash", *command]
-        self._started = cli.spawn(command)
+        words = ("serve", "-q", *options)
+        if max_files is None:
+            self._started = cli.start(*words)
+        else:
+            limited = ["bash", "-c", f'ulimit -n {max_files} && exec "$@"', "bash"]
+            self._started = cli.spawn([*limited, *cli.command(*words)])
         self.url = first_line(self._started)
         self.pid = self._started.pid
 
@@ -66,7 +68,7 @@ class Serving:
         """
         while True:
             os.kill(self.pid, signal.SIGSTOP)
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+            eventually(lambda: is_stopped(self.pid), what="it is stopped")
             if self._is_unlocked():
                 return
             self.go_on()

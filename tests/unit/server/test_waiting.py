@@ -136,7 +136,7 @@ def test_many_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     cli.pool("T", "only")
     handle = cli.hold("T")
-    server = serve()
+    server = serve(max_files=hard)
     before = _status(server.pid)
     clients = [server.waiter("T") for _ in range(count)]
     eventually(lambda: waiting(cli, "T") == count)
