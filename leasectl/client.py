@@ -331,7 +331,9 @@ class Lease:
         self._check_process()
         waiting = _Waiting(wait, connect_timeout, cancel, progress)  # a wrong one ends nothing
         if work := work_in(self._request.labels):
-            raise InvalidRequest(f"the lease of {work} can't be reacquired: others would begin it")
+            raise InvalidRequest(
+                f"the lease of {work} can't be reacquired: meanwhile others would begin the work"
+            )
         with self._lock:
             self._stop()
             self._client._obtain(self, waiting)
@@ -1005,8 +1007,8 @@ class Work:
 def _failed(title: str, outcome: Outcome) -> WorkFailed:
     lines = f": {outcome.lines.splitlines()[-1]}" if outcome.lines else ""
     error = WorkFailed(
-        f"work {title} failed {counted(outcome.times, 'time')} in other processes, at last with "
-        f"exit code {outcome.status}{lines}"
+        f"work {title} failed {counted(outcome.times, 'time')} in other processes; the last "
+        f"exit code was {outcome.status}{lines}"
     )
     error.exit_code = outcome.status or 1
     return error

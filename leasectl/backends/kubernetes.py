@@ -196,7 +196,6 @@ class KubernetesBackend(PoolBackend):
 def _choice(settings: Settings) -> ClusterChoice:
     if settings.cluster is None:
         raise CorruptState(
-            "nothing says which cluster of Kubernetes is meant; name its kubeconfig in "
-            "LEASECTL_KUBECONFIG"
+            "no Kubernetes cluster is chosen; name its kubeconfig in LEASECTL_KUBECONFIG"
         )
     return parse_choice(settings.cluster)

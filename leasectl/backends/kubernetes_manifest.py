@@ -159,7 +159,9 @@ def manifest_of(
     if admin is not None:
         admins = parse_account(admin, namespace)
         if admins == whose:
-            raise InvalidRequest("--admin-account is --service-account; name two accounts")
+            raise InvalidRequest(
+                "--admin-account and --service-account name the same account; use two"
+            )
         made += rights(namespace, admins, for_maintenance=False, makes_namespace=False)
         made += for_jobs_only(namespace, whose)
     if image is not None:

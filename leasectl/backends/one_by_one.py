@@ -125,8 +125,8 @@ def short_wait_hint(wait_seconds: float | None, ghost_seconds: float) -> str:
         return ""
     ghost, least = format_duration(ghost_seconds), format_duration(ghost_seconds + _GHOST_MARGIN)
     return (
-        f"; its position in Boskos' queue is kept for {ghost}, ahead of the next request: don't "
-        f"repeat short waits, use -w {least} or longer"
+        f"; Boskos keeps this ended request in its queue for {ghost}, and your next request queues "
+        f"behind it: use one wait of -w {least} or longer instead of many short ones"
     )
 
 

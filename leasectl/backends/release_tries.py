@@ -182,7 +182,7 @@ class ReleaseTries:
         def once() -> str | None:
             left = end - self._clock.elapsed()
             if left <= 0:
-                raise Refused(f"{self._url} was given no time to release {printable(name)}")
+                raise Refused(f"no time was left to release {printable(name)} at {self._url}")
             try:
                 return send(left, failed)
             except (NotSent, Loss, Refused) as error:

@@ -95,8 +95,8 @@ class Word(click.Argument):
         if _is_given(word):
             if _is_given(value):
                 raise click.UsageError(
-                    f"{self.human_readable_name}: give it with {option.opts[0]} or without, not in "
-                    "both ways",
+                    f"{self.human_readable_name} is given twice, with {option.opts[0]} and "
+                    "without; give it once",
                     ctx,
                 )
             ctx.params[self.stands_for] = word

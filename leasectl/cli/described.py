@@ -220,5 +220,5 @@ def form_of(option: str, form: Form | None, default: Form, *, as_json: bool) -> 
         InvalidRequest: The option names another form.
     """
     if as_json and form not in (None, "json"):
-        raise InvalidRequest(f"{option} {form} and --json: name one of them")
+        raise InvalidRequest(f"use either {option} {form} or --json")
     return cast("Form", "json") if as_json else form or default

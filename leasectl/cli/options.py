@@ -48,8 +48,8 @@ wait = option(
 )
 connect_timeout = option(
     "--connect-timeout D",
-    "Exit with 69 once a server has been unreachable for this long; etcd gets at least 3s. "
-    "Default: as long as -w; without -w, some 10s.",
+    "Exit with 69 once a server has been unreachable for this long; for etcd at least 3s. "
+    "Default: the time of -w; without -w, about 10s.",
     to="connect_seconds",
     group="Waiting",
 )
@@ -63,7 +63,8 @@ _conflict_exit_code = option(
 _jitter = option(
     "--jitter D",
     "Sleep for a random time of up to D before queueing, for scripts that begin at the same "
-    "time. The queue position is later. --start-jitter or a pool's --pace spread starts better.",
+    "time. Other requests can get ahead meanwhile. To spread the starts of jobs, use "
+    "--start-jitter or a pool's --pace instead.",
     to="jitter_seconds",
     group="Waiting",
     default="0",
@@ -71,7 +72,7 @@ _jitter = option(
 _start_jitter = option(
     "--start-jitter D",
     "Sleep for a random time of up to D after the grant, so that jobs granted together don't "
-    "start together. --release-after counts from then on.",
+    "start together. The time of --release-after begins after this sleep.",
     to="start_jitter_seconds",
     group="Waiting",
     default="0",
@@ -165,8 +166,8 @@ _request_options = (
     ),
     option(
         "--release-after D",
-        "Release the lease this long after the grant, like 20m, or 18m-22m for a random time "
-        "in that range; a command under run goes on.",
+        "Release the lease this long after the grant and --start-jitter, like 20m, or 18m-22m for "
+        "a random time in that range; a command under run continues.",
         type=parse_duration_range,
         group="End of the lease",
     ),

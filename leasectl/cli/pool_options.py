@@ -38,8 +38,8 @@ _burst = option(
 )
 _aging = option(
     "--aging D",
-    "Raise the priority of a waiting request by one each time this time passes, like 30m (1s "
-    "to 30d), so that no request waits for ever; 0: never.",
+    "Raise the priority of a waiting request by one every D, like 30m (1s to 30d), so that no "
+    "request waits for ever; 0: never.",
     to="aging_seconds",
 )
 
@@ -50,7 +50,7 @@ def grants(function: Function) -> Function:
 
 
 _PROPERTY = "Set a property of these resources, for --where of acquire and run; may be repeated."
-_NOT_SECRET = "Not for secrets: everybody who sees the pool sees it."
+_NOT_SECRET = "Not for secrets: everybody who can see the pool can see its properties."
 new_properties = option(
     "--property K=V", f"{_PROPERTY} {_NOT_SECRET}", to="properties", multiple=True
 )
@@ -80,7 +80,7 @@ def distinct_names(text: str) -> tuple[str, ...]:
         check_own_name(name)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidRequest(f'--names: "{twice}" is in it twice')
+        raise InvalidRequest(f'--names: "{twice}" is given twice')
     if len(names) > MOST_AT_ONCE:
         raise InvalidRequest(f"--names: at most {MOST_AT_ONCE} at a time")
     return names
@@ -133,8 +133,8 @@ def say_done(quiet: bool, text: str) -> None:
 
 delay = option(
     "--delay D",
-    "Ask only once the lease has been unused for this long. Any use that can be seen, or the "
-    'answer "keep", restarts the time.',
+    "Ask only once the lease has been unused for this long. A use that this machine can "
+    'see, or the answer "keep", restarts the time.',
     to="delay_seconds",
     group="Waiting",
     default="180s",

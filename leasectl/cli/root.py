@@ -59,27 +59,30 @@ _ENVIRONMENT = (
     ("LEASECTL_PRIORITY", "priority of requests, if --priority isn't given"),
     ("LEASECTL_TOKEN_FILE", "file with the bearer token for the lease proxy"),
     ("LEASECTL_USER_FILE", "file with user:password for etcd"),
-    ("LEASECTL_BOSKOS_USERNAME", "user for a proxy in front of Boskos that asks for one"),
+    ("LEASECTL_BOSKOS_USERNAME", "user name, if a proxy in front of Boskos asks for a password"),
     ("LEASECTL_BOSKOS_PASSWORD_FILE", "file with the password of that user"),
     ("LEASECTL_KUBECONFIG", "kubeconfig file; takes precedence over KUBECONFIG"),
     ("LEASECTL_CA_FILE", "certificates to trust for https:// and etcds://"),
-    ("SSL_CERT_FILE", "the same, if LEASECTL_CA_FILE isn't set"),
+    ("SSL_CERT_FILE", "certificates to trust, if LEASECTL_CA_FILE isn't set"),
     ("LEASECTL_CERT_FILE", "client certificate for https:// and etcds://"),
     ("LEASECTL_KEY_FILE", "key of that certificate"),
-    ("LEASECTL_TRUST_ENV", "1: use http_proxy and the like for lease proxies and Boskos"),
+    (
+        "LEASECTL_TRUST_ENV",
+        "1: use http_proxy, https_proxy and no_proxy for lease proxies and Boskos",
+    ),
     (
         "LEASECTL_RELEASE_TIMEOUT",
-        "time limit of a release on a lease proxy or Boskos (30s; 10s if it is down) and of any "
-        "request to etcd or Kubernetes (10s)",
+        "time limit of a release on a lease proxy or Boskos (default: 30s, or 10s if no server "
+        "answers), and of any request to etcd or Kubernetes (default: 10s)",
     ),
     (
         "LEASECTL_KEEP_EVENTS",
-        "age and number of the events to keep; default: 30d,100000; 0: none",
+        "age and number of the events to keep; default: 30d,100000; 0: keep no events",
     ),
     (
         "JOB_NAME, BUILD_ID",
-        "who holds a lease, in a CI job; otherwise the variables of the CI system, else "
-        "<user>@<host>",
+        "job and build that hold a lease. If unset: the job and build variables of your CI system, "
+        "else <user>@<host>",
     ),
     ("SHARED_DIR", "directory with the file `leases`, which lists what --scope test leased"),
     ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks itself, instead of /tmp/leasectl-<uid>-code"),

@@ -34,7 +34,7 @@ def with_remark(error: LeaseError) -> str:
     """What an error says, and which variable points to a server that can't be reached or meant."""
     if isinstance(error, InvalidRequest):
         named = _variable_in(str(error), quote='"')
-        return followed_by(error, f"it is set by {named}") if named else str(error)
+        return followed_by(error, f"{named} has this value") if named else str(error)
     reason: BaseException | None = error
     while reason is not None and not isinstance(reason, NotSent):
         reason = reason.__cause__
@@ -43,7 +43,7 @@ def with_remark(error: LeaseError) -> str:
         return str(error)
     pid = ended_server()
     ended = f", and process {pid} ({SERVE_PID}) has ended" if pid is not None else ""
-    return followed_by(error, f"{named} points there{ended}")
+    return followed_by(error, f"{named} points to this server{ended}")
 
 
 def _variable_in(text: str, quote: str = "") -> str | None:

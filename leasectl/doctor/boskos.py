@@ -99,7 +99,7 @@ def leases(service: Service) -> Finding:
     if fewer:
         return fail(
             f"Boskos has taken back leases of {listed(fewer)}",
-            f"tell its user with: leasectl renew {fewer[0]}",
+            f"end the job that uses {fewer[0]}; to record the loss, run: leasectl renew {fewer[0]}",
         )
     if more:
         return warn(

@@ -65,7 +65,7 @@ def _open(url: str, settings: Settings, state_id: str) -> Opened:
 
 def access(address: EtcdAddress, settings: Settings) -> Finding:
     """Which credentials are used, and can their files be read?"""
-    who = "as no user"
+    who = "without a user"
     if settings.user_file:
         who = f"as user {read_user(settings.user_file).name} of {settings.user_file}"
     return access_used(who, settings, is_secure=address.is_secure)
@@ -80,7 +80,9 @@ def members(opened: Opened) -> Finding:
     advice = advice_of(*(each.advice for each in found))
     versions = sorted({each.version for each in found if each.version})
     answered = len(found) - len(silent)
-    what = f"{answered} of {len(found)} answer" + (f", etcd {listed(versions)}" if versions else "")
+    what = f"{answered} of {len(found)} members answer" + (
+        f", etcd {listed(versions)}" if versions else ""
+    )
     if not answered:
         return fail(
             f"{what} ({listed(silent)})",
@@ -90,13 +92,13 @@ def members(opened: Opened) -> Finding:
     leaderless = [each.endpoint for each in found if not each.problem and not each.has_leader]
     if leaderless:
         return fail(
-            f"{what}; no leader, says {listed(leaderless)}",
+            f"{what}; no leader, according to {listed(leaderless)}",
             "etcd needs a majority of its members; start the missing ones",
             exit_code=BackendUnreachable.exit_code,
         )
     if silent:
-        advice = advice or "start them, or leave them out"
-        return warn(f"{what}; not {listed(silent)}", advice)
+        advice = advice or "start these members, or leave them out of the address"
+        return warn(f"{what}; no answer from {listed(silent)}", advice)
     return ok(what)
 
 
@@ -111,12 +113,12 @@ def copies(opened: Opened) -> Finding:
     """Is each copy of an object as the object is?"""
     found = find_astray(opened.gateway)
     if not found:
-        return ok("as the objects that they are of")
+        return ok("all copies match their objects")
     shown = listed([printable(key) for key in found])
     return warn(
-        f"{counted(len(found), 'key')} not as the object is: {shown}",
+        f"{counted(len(found), 'key')} with a copy that differs from its object: {shown}",
         "run: leasectl doctor --fix",
-        mend=lambda: f"put right: {listed(mend_astray(opened.gateway)) or 'nothing'}",
+        mend=lambda: f"repaired: {listed(mend_astray(opened.gateway)) or 'nothing'}",
     )
 
 

@@ -128,7 +128,7 @@ class Examination:
         context = self._located(kind)
         probe = kind.open_probe(context)
         if probe is None:
-            return ok("has no server to be asked")
+            return ok("this backend has no server")
         probe()
         return ok(f"{printable_url(context.url)} works")
 

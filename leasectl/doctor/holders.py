@@ -33,7 +33,7 @@ def dead_holders(service: Service) -> Finding:
     some = map(service.handles.load, ids_of_the_dead(service.state))
     abandoned = [each for each in some if each and is_abandoned(service, each)]
     if not abandoned:
-        return ok("none")
+        return ok("no leases of processes that have ended")
     return warn(
         f"{counted(len(abandoned), 'handle')} of processes that have ended: "
         f"{listed([each.id for each in abandoned])}",
@@ -53,8 +53,8 @@ def unguarded(service: Service) -> Finding:
     of_clients = ""
     if served:
         of_clients = (
-            f"; of {counted(served, 'handle')} that serve granted, the state directories of "
-            "its clients know: leasectl doctor there"
+            f"; {counted(served, 'handle')} granted through leasectl serve: the guards are "
+            "recorded on the clients, so run leasectl doctor there"
         )
     forgotten = reads.never_ending(service.state)
     if not forgotten:
@@ -73,7 +73,7 @@ def foreign_guards(service: Service) -> Finding:
     some = map(service.handles.load, found)
     from_elsewhere = [each.id for each in some if each and not is_abandoned(service, each)]
     if not from_elsewhere:
-        return ok("none in another pid namespace")
+        return ok("no guard in another pid namespace")
     return warn(
         f"{counted(len(from_elsewhere), 'handle')} with a guard in another pid "
         f"namespace, which may still run: {_held_texts(service, from_elsewhere)}",
@@ -86,7 +86,7 @@ def held_for_long(service: Service) -> Finding:
     old = reads.held_since_before(service.state, time.time() - LONG_SECONDS)
     day = format_duration(LONG_SECONDS)
     if not old:
-        return ok(f"none for more than {day}")
+        return ok(f"no handle held for more than {day}")
     return warn(
         f"{counted(len(old), 'handle')} held for more than {day}: {_held_texts(service, old)}",
         f"{_if_unused(old)}: {_release_commands(old)}",
@@ -162,7 +162,8 @@ def _nowhere_to_be(
     to = exact.get(first) or patterns[first]
     which = f"--names {first}" if first in exact else f"--match '{first}'"
     return warn(
-        f"no pool {listed(missing)}, in which these resources are expected: {listed(subjects)}",
+        f"resources are expected in a pool that doesn't exist: {listed(subjects)} in "
+        f"{listed(missing)}",
         f"drop the expectation with: leasectl pool expect {to} {which} --drop; or "
         f"create the pool with: leasectl pool create {to} --names NAMES",
     )
@@ -211,12 +212,13 @@ def agreement(service: Service, where: str, opened: ClusterSides) -> Finding:
         and claim_key not in there
     ]
     if not unknown and not gone:
-        return ok(f"{counted(len(there), 'claim')} of this state directory, as recorded")
+        return ok(f"{counted(len(there), 'claim')} of this state directory, all with a handle here")
     parts = []
     if unknown:
-        parts.append(f"{listed(unknown)} in {where} without a handle here")
+        parts.append(f"claims in {where} that no handle here holds: {listed(unknown)}")
     if gone:
-        parts.append(f"{listed([each.id for each in gone])} without a claim in {where}: lost")
+        lost = listed([each.id for each in gone])
+        parts.append(f"handles whose claim in {where} is gone, so their leases are lost: {lost}")
     return warn(
         "; ".join(parts),
         "run: leasectl doctor --fix",

@@ -98,5 +98,5 @@ def _call(state: State) -> str:
         keeper_process.wake(state)
     now = keeper_process.running(state)
     if now is None or now == before:
-        return "had it create its pipe again"
-    return f"this is a copy of the directory that it keeps; started another, pid {now.pid}"
+        return "the keeper created its pipe again"
+    return f"this state directory is a copy; started a keeper for it, pid {now.pid}"

@@ -75,20 +75,22 @@ def objects(store: KubernetesObjects) -> Finding:
     if found.held_by_others:
         parts.append(f"held by another program: {listed(found.held_by_others)}")
         where = f"kubectl edit lease -n {store.collection.namespace} NAME"
-        advice = f"they can't be leased before that ends; remove its holderIdentity with: {where}"
+        advice = f"if that program is gone, remove the holderIdentity with: {where}"
     if found.ending:
         types = listed(found.ending)
-        parts.append(f"being created or deleted, or left so by a killed command: pool {types}")
-        advice = f"if this stays, finish it with: leasectl pool delete {found.ending[0]}"
+        parts.append(f"unfinished creation or deletion: pool {types}")
+        advice = f"if no command is at work on it, run: leasectl pool delete {found.ending[0]}"
     if found.damaged:
         parts.append(f"damaged by an edit: {listed(found.damaged)}")
         where = f"-n {store.collection.namespace}"
-        advice = f"look with: kubectl get lease {where} -o yaml NAME; repair or delete it"
+        advice = f"see it with: kubectl get lease {where} -o yaml NAME; repair or delete it"
     if found.edited:
         names = [_name(each) for each in found.edited]
         parts.append(f"labels or fields were edited: {listed(names)}")
     if found.orphaned:
-        parts.append(f"deleted, with resources left: pool {listed(found.orphaned)}")
+        parts.append(
+            f"pool was deleted by hand, its resources are still there: {listed(found.orphaned)}"
+        )
     if not (found.edited or found.orphaned):
         return warn("; ".join(parts), advice)
     run = "run: leasectl doctor --fix"
@@ -105,12 +107,12 @@ def _mend(store: KubernetesObjects, found: _Found) -> str:
         for body in found.edited
         if store.replace_raw(body, lambda found: as_it_counts(found.raw) is None).is_done
     ]
-    parts = [f"written again: {listed(written) or 'nothing'}"] if found.edited else []
+    parts = [f"restored: {listed(written) or 'nothing'}"] if found.edited else []
     if found.orphaned:
         for each in found.orphaned:
             store.write(Change(None, new_pool(object_of_pool(each), each, NO_SETTINGS)))
         types = listed(found.orphaned)
-        parts.append(f"made again, without pace and aging: pool {types}")
+        parts.append(f"created again, without pace and aging: pool {types}")
     return "; ".join(parts)
 
 
@@ -208,7 +210,8 @@ def _open(choice: ClusterChoice, state_id: str) -> Opened:
 
 def cluster(choice: ClusterChoice) -> Finding:
     """Which cluster and namespace, where is that written, and why there?"""
-    what = f'{choice.server}, namespace "{choice.namespace}", by {choice.found}: {choice.why}'
+    what = f'{choice.server}, namespace "{choice.namespace}", from {choice.found}'
+    what += f", because {choice.why}"
     if choice.warning:
         return warn(
             f"{what}; {choice.warning}",
@@ -221,9 +224,9 @@ def kubeconfig(choice: ClusterChoice) -> Finding:
     """Can others say which cluster it is, and which program says who we are?"""
     theirs = [path for path in choice.kubeconfigs if _others_can_write(path)]
     if not theirs:
-        return ok("no other user can write it")
+        return ok("no other user can write the kubeconfig")
     return warn(
-        f"other users can write {listed(theirs)}, and so run any program as you",
+        f"other users can write {listed(theirs)}, and so make you run any program",
         f"run: chmod go-w {' '.join(map(shlex.quote, theirs))}; you or root must own it",
     )
 
@@ -243,11 +246,11 @@ def kubectl(choice: ClusterChoice, environment: Mapping[str, str]) -> Finding:
         return ok("KUBECONFIG names no cluster")
     if theirs.server == choice.server:
         return ok("KUBECONFIG names the same cluster")
-    what = f"it would take another cluster: {theirs.server}, by {theirs.found}"
+    what = f"kubectl would use another cluster, {theirs.server}, from {theirs.found}"
     if theirs.chosen_by != "KUBECONFIG":
         return ok(what)
     return warn(
-        f"{what}, which KUBECONFIG names",
+        f"{what} (KUBECONFIG)",
         "this is right if KUBECONFIG names a cluster under test; to use that "
         "cluster for leases, name it in LEASECTL_KUBECONFIG",
     )

@@ -55,11 +55,11 @@ def token(connection: Connection, settings: Settings, clock: Clock) -> Finding:
     """Are we let in? Only `leasectl serve` has a path that tells without leasing."""
     answer, took = _look(connection, STATUS, clock)
     if answer.status == 200:
-        said = "accepted" if settings.token_file else "none, and none is asked for"
-        return ok(f"{said}; it is leasectl serve, and listed its pools in {took}")
+        said = "accepted" if settings.token_file else "no token set, and the server needs none"
+        return ok(f"{said}; leasectl serve listed its pools in {took}")
     if settings.token_file:
-        return ok("unknown: ci-operator's proxy requires none")
-    return ok("none; ci-operator's proxy asks for none")
+        return ok("not checked: ci-operator's proxy needs no token")
+    return ok("no token set; ci-operator's proxy needs none")
 
 
 def _look(connection: Connection, path: str, clock: Clock) -> tuple[Answer, str]:

@@ -86,13 +86,13 @@ def shared_dir(directory: str | None) -> Finding:
         names = shared_leases.listed(directory)
     except LeaseError as error:
         what, _, advice = str(error).partition("; ")
-        return fail(what, advice or "mend it", exit_code=error.exit_code)
+        return fail(what, advice or "correct it", exit_code=error.exit_code)
     if not os.access(directory, os.W_OK):
         return warn(
             f"{directory} can't be written: --scope test won't work",
-            "make it writable, or use scope step",
+            "make it writable, or use --scope step",
         )
-    return ok(f"{directory}; leases lists {counted(len(names), 'name')}")
+    return ok(f"{directory}; its file leases lists {counted(len(names), 'name')}")
 
 
 LEAST_FREE_BYTES = 1 << 20

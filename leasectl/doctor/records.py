@@ -150,7 +150,7 @@ def _memberships(service: Service) -> Iterator[Disagreement]:
     for what, find in (
         ("is marked unavailable for no recorded reason", member_rows.closed_for_nothing),
         ("can be granted although it is cordoned or leaving", member_rows.open_though_closed),
-        ("is to move to a pool that isn't there", member_rows.going_nowhere),
+        ("is to move to a pool that doesn't exist", member_rows.going_nowhere),
         ("is in no pool but still has a state", member_rows.left_over),
     ):
         for name in find(state):

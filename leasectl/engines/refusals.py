@@ -88,8 +88,8 @@ def resource_held(name: str, holder_identity: str) -> NotAllowed:
 def pool_in_use(pool_type: str, held: int, waiting: int) -> NotAllowed:
     """The pool can't be deleted while it is used."""
     return NotAllowed(
-        f'pool "{pool_type}" is in use ({held} held, {waiting} waiting); delete it all the same '
-        "with --force"
+        f'pool "{pool_type}" is in use ({held} held, {waiting} waiting); to delete it anyway, '
+        "add --force"
     )
 
 
@@ -133,7 +133,7 @@ def held_and_to_move(name: str, holder_identity: str) -> NotAllowed:
 def to_move_elsewhere(name: str, pool_type: str, to: str) -> NotAllowed:
     """The resource can't be expected where its release takes it away from."""
     return NotAllowed(
-        f'resource "{name}" is to move to pool "{to}" when it is released; have it stay with: '
+        f'resource "{name}" is to move to pool "{to}" when it is released; to keep it here: '
         f"leasectl pool move --names {name} --to {pool_type}"
     )
 
@@ -156,4 +156,4 @@ def pattern_taken(pattern: str, pool_type: str) -> NotAllowed:
 def held_by_another(name: str, holder_identity: str) -> NotAllowed:
     """Return the error for a name that is held and was to be claimed at once."""
     holder = as_given(holder_identity)
-    return NotAllowed(f'resource "{name}" is held by {holder}, and so not yours to hold')
+    return NotAllowed(f'resource "{name}" is held by {holder}, so it can\'t be acquired now')

@@ -155,7 +155,7 @@ class AnswerReader:
             if status >= 200:
                 break
         else:
-            raise ProtocolError("its answer never begins")
+            raise ProtocolError("it sent only interim answers (1xx)")
         closes = "close" in headers.get("connection", "").lower()
         self._keeps = version == _VERSIONS[0] and not closes
         self._head = Head(status, headers)
@@ -173,7 +173,9 @@ class AnswerReader:
             pass
         elif coding is not None:
             if coding.lower() != "chunked":
-                raise ProtocolError(f"it is encoded by {printable(coding)}, which nobody asked for")
+                raise ProtocolError(
+                    f"its answer is encoded by {printable(coding)}, which wasn't requested"
+                )
             yield from self._chunks()
         elif length is not None:
             yield from self._take(_parse_length(length))
@@ -228,7 +230,7 @@ class AnswerReader:
                 break
             searched = len(self._buffer)
             if searched > most:
-                raise ProtocolError("its head is too long")
+                raise ProtocolError("the headers of its answer are too long")
             self._more()
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
@@ -262,7 +264,7 @@ class AnswerReader:
                 break
             yield from self._take(length)
             if self._line(2):
-                raise ProtocolError("a chunk of its answer is longer than it says")
+                raise ProtocolError("a chunk of its answer is longer than its size")
         for _ in self._lines():
             pass  # trailers, which weren't requested
 
@@ -290,14 +292,14 @@ def _parse_length(text: str) -> int:
     found = {each.strip() for each in text.split(",")}
     (one, *others) = found
     if others or not (one.isascii() and one.isdigit()):
-        raise ProtocolError(f"its length is {_shown(text.encode())}")
+        raise ProtocolError(f"invalid Content-Length in its answer: {_shown(text.encode())}")
     return int(one)
 
 
 def _parse_size(digits: bytes) -> int:
     # int() would take signs, underscores and a prefix as well.
     if not digits or len(digits) > _LONGEST_SIZE_DIGITS or digits.strip(b"0123456789abcdefABCDEF"):
-        raise ProtocolError(f"a chunk of its answer is {_shown(digits)} long")
+        raise ProtocolError(f"invalid chunk size in its answer: {_shown(digits)}")
     return int(digits, 16)
 
 

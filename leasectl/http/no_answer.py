@@ -25,7 +25,7 @@ Distrust = Literal["certificate", "name", "time", "ours"]
 
 
 # What to do about that.
-OTHER_TIME = "renew it, or correct the clock of this machine"
+OTHER_TIME = "renew the certificate, or correct the clock of this machine"
 
 
 class NoAnswer(Exception):
@@ -103,8 +103,8 @@ def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
     detail = _detail(reason.replace("_", " ").lower() or said.rstrip("."), error)
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return NoAnswer(
-            f"it wants a certificate of ours that it trusts ({detail})",
-            advice="name one in LEASECTL_CERT_FILE, and its key in LEASECTL_KEY_FILE",
+            f"it doesn't trust our client certificate, or needs one ({detail})",
+            advice="name a certificate in LEASECTL_CERT_FILE, and its key in LEASECTL_KEY_FILE",
             sent=sent,
             lasting=True,
             said=said,
@@ -119,7 +119,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, *, sent: bool, said: str) ->
     distrust: Distrust = "certificate"
     advice = "name the file with its CA in LEASECTL_CA_FILE"
     if error.verify_code in _OTHER_NAME:
-        distrust, advice = "name", "use a name that it has"
+        distrust, advice = "name", "use a name that is in the certificate"
     elif error.verify_code in _OTHER_TIME:
         distrust, advice = "time", OTHER_TIME
     why = printable(error.verify_message.rstrip("."))

@@ -88,7 +88,8 @@ class ProxiedTransport:
                 return httpx.Client(verify=verify, trust_env=True)
             except (ImportError, ValueError) as error:  # SOCKS, or a scheme that it doesn't know
                 why = str(error).partition(". ")[0]
-                text = f"no way by http_proxy or its like (LEASECTL_TRUST_ENV): {why}"
+                which = "the proxy in http_proxy, https_proxy or all_proxy"
+                text = f"{which} can't be used (LEASECTL_TRUST_ENV=1): {why}"
                 raise NoAnswer(text, sent=False) from error
         transport = httpx.HTTPTransport(
             verify=verify,

@@ -45,10 +45,10 @@ class NamedFile(NamedTuple):
         except OSError as error:
             raise self._unreadable(error.strerror or str(error)) from error
         except ValueError as error:  # of a NUL, or what no file system can write
-            raise self._unreadable("no file can be called so") from error
+            raise self._unreadable("not a valid file name") from error
 
     def _unreadable(self, why: str) -> FileUnreadable:
-        return FileUnreadable(f"{self}: {why}; {self.named_by} must name one that can be read")
+        return FileUnreadable(f"{self}: {why}; {self.named_by} must name a readable file")
 
     def refused(self, what: str, wanted: str = "does") -> CorruptState:
         """The error for a file that isn't what it should be; says nothing of what is in it."""

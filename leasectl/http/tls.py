@@ -89,7 +89,7 @@ def _show_pem(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
             context.load_cert_chain(path, password=refuse)
     except ssl.SSLError as error:
         if "MISMATCH" in (error.reason or ""):
-            raise key.refused(f"isn't the key of {printable(certificate.source)}") from error
+            raise key.refused(f"doesn't belong to {printable(certificate.source)}") from error
         why = (error.reason or "damaged").replace("_", " ").lower()
         raise certificate.refused(f"and its key can't be used ({printable(why)})") from error
 
@@ -133,8 +133,8 @@ def client_context(settings: Settings) -> ssl.SSLContext:
         _show(context, settings.cert_file, settings.key_file)
     elif settings.key_file:
         raise InvalidRequest(
-            f"{settings.key_file} is the key of no certificate; "
-            "name that in LEASECTL_CERT_FILE, or unset LEASECTL_KEY_FILE"
+            "LEASECTL_KEY_FILE is set without LEASECTL_CERT_FILE; set both, or unset "
+            "LEASECTL_KEY_FILE"
         )
     return context
 
@@ -166,7 +166,7 @@ def _show(context: ssl.SSLContext, cert_file: str, key_file: str | None) -> None
         raise _without_certificate(certificate, content)
     if key_file is None and not _KEY.search(content):
         raise CorruptState(
-            f"{certificate} holds no private key; name its file in LEASECTL_KEY_FILE"
+            f"{certificate} holds no private key; name the file of its key in LEASECTL_KEY_FILE"
         )
     key = certificate
     if key_file is not None:
@@ -190,8 +190,8 @@ def _why_not(
     reason = error.reason or ""
     if "MISMATCH" in reason:
         return CorruptState(
-            f"the key in {key.path} isn't that of the certificate in {certificate.path}; "
-            f"name the one that is in {key.named_by}"
+            f"the key in {key.path} doesn't belong to the certificate in {certificate.path}; "
+            f"name the right key file in {key.named_by}"
         )
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(certificate.path)

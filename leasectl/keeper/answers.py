@@ -157,4 +157,6 @@ def answered(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
     from leasectl.leases.marks import answer_for_holder
 
     done = answer_for_holder(service, target, renews=True)
-    return tuple(f"{name} {said or 'is asked for no more'}" for name, said in done.items())
+    return tuple(
+        f"{name} {said or 'no longer has a reclaim request'}" for name, said in done.items()
+    )

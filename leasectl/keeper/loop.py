@@ -149,9 +149,10 @@ class _Loop:
                 self._hand_over()
                 self._pause(_PAUSE_AFTER_FAILURE_SECONDS)
             except Exception as error:
-                self._log.write(f"can't go on: {described(error)}")
+                self._log.write(f"this round failed: {described(error)}")
                 if is_of_size_limit(error, self._state):
-                    self._end("ended: it may not write files of that size, by a limit of its own")
+                    limit = "the limit on file sizes (ulimit -f) is too low for the state directory"
+                    self._end(f"ended: {limit}")
                     return
                 failures += 1
                 longest = _LONGEST_SLEEP_SECONDS
@@ -175,7 +176,7 @@ class _Loop:
         self._version_seen = self._state.data_version()
         due = earliest(self._rounds.go(), retry_at)
         if not self._rounds.is_needed() and self._has_retired():
-            self._log.write("ended: nothing left to keep")
+            self._log.write("ended: no lease needs a keeper")
             return False
         # Last: it takes long on a busy machine, and due work comes first.
         self._rounds.load_code()
@@ -236,7 +237,7 @@ class _Loop:
         if not self._pipe.is_in_place():
             with contextlib.suppress(OSError):  # a full disk: it looks again after some seconds
                 self._pipe.restore()
-                self._log.write("created its pipe again, which was gone")
+                self._log.write("its pipe was gone; created it again")
             is_called = True
         if is_called:
             with self._state.transaction():
@@ -267,7 +268,7 @@ class _Loop:
         with contextlib.suppress(OSError):
             os.execve(command[0], command, keeper_process.environment())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper_process.KEEPER_SIGNALS)
-        self._log.write("the installed version can't be started; going on")
+        self._log.write("the installed version can't be started; this keeper continues")
 
     def _end(self, why: str) -> None:
         """End; the next command that needs a keeper starts another."""

@@ -72,8 +72,12 @@ class KeptStays(Job[_Look, bool]):
         if result and not has_ended:
             self._renewed_at[stay] = sent_at
             return
-        why = "its process has ended" if has_ended else "it isn't there as it has joined any more"
-        self._log.write(f"done with {stay.name} in {stay.type}: {why}")
+        why = (
+            "its process has ended"
+            if has_ended
+            else "it left the pool, or joined again in another way"
+        )
+        self._log.write(f"no longer renewing {stay.name} in {stay.type}: {why}")
         with self._service.state.transaction():
             self._stays.forget_this(stay)
 

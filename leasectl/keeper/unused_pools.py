@@ -72,7 +72,7 @@ class UnusedPools(Job[MadePool, bool]):
         if not result and not has_looked and self._server(item) is not None:
             self._look_again_at[item] = again = self._clock.elapsed() + _MAKING_SECONDS
             return again
-        self._log.write(f"pool {item.type} is gone, or others use it")
+        self._log.write(f"pool {item.type} is gone, or is used again")
         with self._service.state.transaction():
             self._made.forget(item)
         return None

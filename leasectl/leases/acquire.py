@@ -129,10 +129,11 @@ def reacquire(
     handle = service.handles.require(handle_id)
     if is_reserved(handle.request.type):
         raise NotAllowed(
-            f"handle {handle_id} belongs to leasectl once; run leasectl once again instead"
+            f"handle {handle_id} belongs to a leasectl once command, and can't be reacquired; use: "
+            "leasectl once KEY -- CMD"
         )
     if is_dead(handle.guard):
-        raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
+        raise NotFound(f"the guard of handle {handle_id} has ended, so it can't hold a lease")
     there = service.at_backend_of(handle)
     handle = handle._replace(request=drawn(count_whole_pool(there, handle.request)))
     refuse_to_wait_for_callers(there, handle.request, patience, but=handle_id)

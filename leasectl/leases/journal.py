@@ -175,7 +175,7 @@ class RecordJournal:
             if self._events and is_given_back:
                 self._events.released(other, [name], by="command")
             elif self._events:
-                self._events.lost(other, [name], reason="its server granted it anew")
+                self._events.lost(other, [name], reason="its server granted it again")
             if is_given_back and other.state == "acquiring" and not is_dead(other.waiter):
                 self._handles.returned(other, name)
             else:

@@ -93,7 +93,9 @@ def taken_off_in_words(mark: Mark | None, *, has_ended: bool = False) -> str:
     if mark is None:
         return ""
     last = "no answer" if mark.state == "marked" else f"the last answer was {mark.state}"
-    return f"{'its mark has ended' if has_ended else 'asked for no more'} ({last})"
+    return (
+        f"{'the mark has expired' if has_ended else 'the reclaim request was withdrawn'} ({last})"
+    )
 
 
 def encode_mark(mark: Mark) -> str:
@@ -126,7 +128,7 @@ def parse_mark(text: str) -> Mark | None:
 def _read_asker(value: Any) -> str:
     asker = read_text(value)
     if asker != printable(asker, longest=LONGEST_ASKER):
-        raise Malformed("whoever asks has a name that can't be shown")
+        raise Malformed("the name of the one who asks isn't printable")
     return asker
 
 
@@ -536,7 +538,7 @@ def _named(asked: dict[str, Asked], names: Sequence[str] | None) -> list[str]:
     unasked = [printable(name) for name in names if name not in asked]
     if unasked:
         raise NotFound(
-            f"no reclaim asks for {listed(unasked)}, or not any more; see the requests with: "
+            f"no reclaim asks for {listed(unasked)} now; see the requests with: "
             "leasectl marks --handle H"
         )
     return list(dict.fromkeys(names))
@@ -546,12 +548,12 @@ def _check_ready(chosen: Sequence[Asked]) -> None:
     in_use = [each.name for each in chosen if each.is_in_use]
     if in_use:
         raise NotAllowed(
-            f"{listed(in_use)}: in use, so it can't be ready; end that with: leasectl unuse"
+            f"{listed(in_use)}: in use, so it can't be ready; end the use with: leasectl unuse"
         )
     kept = [each.name for each in chosen if each.mark.state == "keep"]
     if kept:
         raise NotAllowed(
-            f'{listed(kept)}: the answer was "keep", which is final until it is asked for again'
+            f'{listed(kept)}: the answer was "keep", which is final until the next reclaim request'
         )
 
 

@@ -360,7 +360,9 @@ def process_named_by(option_name: str, pid: int) -> Process:
         raise InvalidRequest(f"{option_name} {pid} is not a process id; in a script, use $$")
     whole = process_of_thread(pid)
     if whole is not None:
-        raise InvalidRequest(f"{option_name} {pid} is a thread of process {whole}; name that")
+        raise InvalidRequest(
+            f"{option_name} {pid} is a thread; use its process: {option_name} {whole}"
+        )
     try:
         return identify(pid)
     except NotFound:

@@ -111,17 +111,18 @@ def _check_not_lost(service: Service, handle_id: str) -> None:
     kind = service.kind
     if kind.has_pools and not kind.remote and not service.resources(names):
         how = (
-            ", nor of any such resource: the database was lost, and its pools with it; if no job "
-            "here still uses what they held, make them anew with: leasectl pool apply -f FILE, "
-            f"and remove {path}"
+            "knows neither this handle nor these resources: the database and its pools were lost. "
+            "If no job still uses these resources, create the pools again with: leasectl pool "
+            f"apply -f FILE, and remove {path}"
         )
     else:
         how = (
-            ": its log was lost, or somebody put a copy there; see who holds what with leasectl "
-            f"status, and give it back with: leasectl release --names {','.join(names)}"
+            "has no record of this handle: the database's write-ahead log (state.db-wal) was "
+            "lost, or this file is a copy. See who holds these resources with leasectl status, "
+            f"and release them with: leasectl release --names {','.join(names)}"
         )
     database = state.path("state.db")
-    raise CorruptState(f"{path} lists {listed(names)}, but {database} has no record of it{how}")
+    raise CorruptState(f"{path} lists {listed(names)}, but {database} {how}")
 
 
 def read_names(path: str) -> list[str]:

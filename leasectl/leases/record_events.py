@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leasectl.state.event import EventKind
 
 # Why a lease was lost, as its server says.
-IS_GONE = "its server didn't have it any more"
+IS_GONE = "its server no longer had it"
 # Why a lease couldn't be given back.
 UNACCOUNTED = "the lease proxy doesn't know it; Boskos may keep it leased for half an hour"
 

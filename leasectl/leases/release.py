@@ -407,7 +407,7 @@ def leave_failed(service: Service, target: ReleaseTarget, error: BackendUnreacha
     """
     handle = service.current(target)
     if handle is not None and renews_itself(handle) and arm(service, target, 0.0, again=False):
-        error.args = (followed_by(error, "the keeper goes on trying to release it"),)
+        error.args = (followed_by(error, "the keeper keeps trying to release it"),)
 
 
 def release_each(

@@ -89,9 +89,11 @@ def release_by_force(
     kind = service.kind
     if not kind.has_pools:
         why = (
-            "knows nothing of holders; leave it out, and choose the names well"
+            "doesn't know holders. Without --force, --names releases any lease there: check the "
+            "names"
             if kind.releases_by_name or kind.grants_nothing
-            else "takes a lease back only from the handle that has it; release that, where it is"
+            else "releases a lease only for its handle; run leasectl release H on the machine that "
+            "acquired it"
         )
         raise NotSupported(f"--force is not supported by {kind.title}, which {why}")
     text = _told(service, reason)
@@ -172,8 +174,7 @@ def withdraw_waiting(
         if not force and not service.caller.is_owner(owner):
             raise NotAllowed(
                 f'the request of "{printable(each.holder_identity, longest=1000)}" is of another '
-                f"job or build than {service.caller.owner}; to withdraw it all the same, add "
-                "--force"
+                f"job or build than {service.caller.owner}; to withdraw it anyway, add --force"
             )
     for each in found:
         withdraw(service.backend, each, why)

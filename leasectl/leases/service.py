@@ -72,8 +72,8 @@ class Expected(NamedTuple):
         if not is_holder or self.fence not in (None, lease.fence):
             fence = f" with fence {lease.fence}" if lease.fence else ""
             raise NotAllowed(
-                f"{lease.name} is held by {as_given(identity)}{fence}, which is not "
-                "the lease that was named; nothing was released"
+                f"{lease.name} is held by {as_given(identity)}{fence}, which isn't what --holder "
+                "or --fence say; nothing was released"
             )
 
 

@@ -283,7 +283,7 @@ def _refuse_work(handle: Handle) -> None:
         return
     who, how = "", ""
     if handle.runner is not None and not is_dead(handle.runner):
-        who, how = f", pid {handle.runner.pid}", f"; to end that: kill {handle.runner.pid}"
+        who, how = f", pid {handle.runner.pid}", f"; to end the command: kill {handle.runner.pid}"
     elif handle.runner is not None and handle.guard is not None:
         who, how = f", pid {handle.runner.pid}", f"; pid {handle.guard.pid} is ending it"
     raise NotAllowed(

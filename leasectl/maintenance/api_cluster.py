@@ -237,8 +237,8 @@ def _held(busy: Busy) -> Evicted:
     seconds = busy.retry_after_seconds or 0.0
     if not busy.is_budget:
         return Evicted("held", f"the server delays its eviction: {busy}", seconds)
-    new = ", which is new," if seconds else ""
-    return Evicted("held", f"a disruption budget{new} forbids it now", seconds)
+    which = "new disruption budget" if seconds else "disruption budget"
+    return Evicted("held", f"a {which} forbids it now", seconds)
 
 
 def _covered_twice(error: LostAnswer) -> bool:

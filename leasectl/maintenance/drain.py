@@ -24,7 +24,7 @@ _FRESH_SECONDS = 10.0
 AGAIN_SECONDS = 5.0
 _MOST_NAMES = 2
 # Until when a pod is held, and why, that was never asked.
-_NEVER = (0.0, "its eviction isn't retried any more")
+_NEVER = (0.0, "its eviction is no longer retried")
 
 
 class DrainOptions(NamedTuple):
@@ -51,9 +51,9 @@ def why_not(pod: Pod, options: DrainOptions) -> str | None:
     if pod.has_finished:
         return None
     if not pod.is_managed and not options.force:
-        return "no controller would replace it: --force"
+        return "no controller would replace it; evict it with --force"
     if pod.has_local_data and not options.deletes_local_data:
-        return "it has local data: --delete-emptydir-data"
+        return "it has local data; evict it with --delete-emptydir-data"
     return None
 
 
@@ -123,7 +123,7 @@ class NodeDrain:
         self.due_at = now + LOOK_SECONDS
         reason = described(self._left)
         if has_given_up:
-            reason = f"given up after {format_duration(limit)}; {reason}"
+            reason = f"stopped evicting after {format_duration(limit)}; {reason}"
         before, self.drain = self.drain, Drain(len(self._left), reason)
         return self.drain != before
 

@@ -119,7 +119,7 @@ class Once(WorkQueue):
         if give_up_at is not None and self._clock.elapsed() >= give_up_at:
             return own
         failure = own.error or (own.ending and own.ending.describe())
-        self._warn(self._of_work(f"our run failed ({failure}); waiting for the result of the next"))
+        self._warn(self._of_work(f"our run failed ({failure}); waiting for the next caller's run"))
         try:
             while True:
                 with self._service.limited(give_up_at):
@@ -136,7 +136,7 @@ class Once(WorkQueue):
         except CallerEnded:
             raise
         except LeaseError as error:
-            self._warn(f"{error}; our own run counts")
+            self._warn(f"{error}; exiting with the result of our own run")
             return own
 
     def _has_more_to_come(self, handle: Handle) -> bool:

@@ -312,7 +312,7 @@ def parse_round(content: bytes) -> Round:
             str(record["key"]),
         )
     except MALFORMED as error:
-        raise CorruptState(f"what is kept of a work can't be read: {reason_of(error)}") from error
+        raise CorruptState(f"a record of work can't be read: {reason_of(error)}") from error
 
 
 def _parse_failure(up_to: object, status: object, is_final: object, lines: object) -> Failure:
@@ -403,8 +403,8 @@ class Results:
         which = work.title if work.inputs else f"{work.title} without inputs"
         hint = "list all with: leasectl once --list"
         if others:
-            known = listed(others, lambda each: f"{each.id} ({each.inputs or 'none'})")
-            hint = f"give the id of one with other inputs: {known}"
+            known = listed(others, lambda each: f"{each.id} ({each.inputs or 'no inputs'})")
+            hint = f"results with other inputs, by id: {known}"
         return NotFound(f"no kept result of work {which}; {hint}")
 
     def round(self, work: Work) -> Round:

@@ -183,7 +183,8 @@ class UnderLease:
     def _tell_failure(self, failure: Failure, times: int) -> None:
         """Report the earlier failures to the next runner."""
         title = self._asked.work.title
-        self._warn(f"work {title}: run {times} failed with exit code {failure.status}; running it")
+        failed = f"run {times} failed with exit code {failure.status}"
+        self._warn(f"work {title}: {failed}; this command starts run {times + 1}")
         for each in failure.lines.splitlines():
             self._warn(f"| {each}")
 
@@ -341,8 +342,8 @@ class UnderLease:
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(
-            f"the lease of work {self._asked.work.title} was lost; nothing was recorded, and its "
-            "next holder does the work"
+            f"the lease of work {self._asked.work.title} was lost; nothing was recorded, and the "
+            "next holder runs the work"
         )
 
     def _note_given_back(self) -> None:
@@ -369,7 +370,7 @@ class UnderLease:
             except BackendUnreachable as error:
                 if clock.elapsed() >= give_up_at:
                     raise
-                self._warn(followed_by(error, "asking again"))
+                self._warn(followed_by(error, "trying again"))
                 time.sleep(_ASK_AGAIN_SECONDS)
 
     def _outcome(self, shared: Verdict) -> Outcome:

@@ -285,8 +285,9 @@ class _Plan:
             like = f' because it matches "{pattern}"' if pattern else ""
             at = f"{self._places[name]}: " if name in self._places else ""
             raise NotAllowed(
-                f'{at}"{name}" is to be in pool "{pool_type}", and is expected in pool '
-                f'"{expected}"{like}; change one of them, see: leasectl pool expect --list'
+                f'{at}"{name}" is listed in pool "{pool_type}", but is expected in pool '
+                f'"{expected}"{like}; change the list or the expectation, see: leasectl pool '
+                "expect --list"
             )
 
     def _has_joined(self, name: str) -> bool:
@@ -303,7 +304,7 @@ class _Plan:
             if name in self._wanted_in:
                 raise InvalidRequest(
                     f'the file lists "{name}" in pool "{self._wanted_in[name]}", and pool '
-                    f'"{wanted.type}" would create the same name; use another name there'
+                    f'"{wanted.type}" would create the same name; rename it in the list'
                 )
         excess = max(0, len(names) - wanted.at_most)
         # The highest numbers first, so that what grows again gets the same names.
@@ -344,7 +345,7 @@ def _by_number(name: str) -> tuple[int, str]:
 def _taken(wanted_in: str, name: str, pool_type: str) -> InvalidRequest:
     return InvalidRequest(
         f'the file puts "{name}" into pool "{wanted_in}", but it is in pool '
-        f'"{pool_type}"; list that pool in the file without it, or first run: '
+        f'"{pool_type}"; add an entry for pool "{pool_type}" without "{name}", or first run: '
         f"leasectl pool move --names {name} --to {wanted_in}"
     )
 

@@ -254,7 +254,7 @@ class _Reader:
         if names is not None and isinstance(names.part, Items) and not names.part.items:
             names = None
         if names is not None and counts:
-            raise entry.at(fields[counts[0]].part).refused(f": either names or {counts[0]}")
+            raise entry.at(fields[counts[0]].part).refused(f": use either names or {counts[0]}")
         if names is None and not counts:
             raise entry.refused(
                 f': pool "{pool_type}" has neither names nor max-count; to delete a pool: '
@@ -262,7 +262,8 @@ class _Reader:
             )
         known = self._pools.get(pool_type)
         if known is not None and (counts or known.counts is not None):
-            raise entry.refused(f': pool "{pool_type}" is there twice, and not by names alone')
+            what = f'pool "{pool_type}" has several entries; then each must have names'
+            raise entry.refused(f": {what}, not min-count or max-count")
         pool = self._pools.setdefault(pool_type, _Pool(pool_type))
         self._add_settings(pool, fields, entry)
         self._add_default(pool, fields, entry)
@@ -296,7 +297,7 @@ class _Reader:
             node = fields[key]
             of_entry = entry.at(node.part)
             if said[name] is not None:
-                raise of_entry.refused(f': {key} of pool "{pool.type}" is there twice')
+                raise of_entry.refused(f': {key} of pool "{pool.type}" is given twice')
             said[name] = node.whole_number(9) if key == "burst" else node.read(parse_duration)
             with of_entry.refusing():
                 # Whether it goes with what the pool has is seen later.
@@ -310,7 +311,7 @@ class _Reader:
             return
         first = entry.at(given[0].part)
         if pool.default != NO_DEFAULT_CHANGE:
-            raise first.refused(f': default of pool "{pool.type}" is there twice')
+            raise first.refused(f': default of pool "{pool.type}" is given twice')
         is_default = grace_seconds = None
         if "default" in fields:
             part = fields["default"].part
@@ -325,14 +326,16 @@ class _Reader:
             grace_seconds = grace.read(_read_grace)
         others = [each for each, other in self._pools.items() if other.default.is_default]
         if is_default and others:
-            raise first.refused(f': pool "{others[0]}" is the default already; one can be')
+            raise first.refused(
+                f': pool "{others[0]}" has default: true already; remove one of them'
+            )
         pool.default = DefaultChange(is_default, grace_seconds)
 
     def _add_expected(self, pool: _Pool, node: _Node) -> None:
         """Read the names and patterns that an entry expects in its pool."""
         items = node.items(" of names and patterns")
         if pool.expected is not None:
-            raise node.refused(f' of pool "{pool.type}" is there twice')
+            raise node.refused(f' of pool "{pool.type}" is given twice')
         names, patterns = list[str](), list[str]()
         for item in items:
             text = item.scalar().text
@@ -364,7 +367,7 @@ class _Reader:
                     what = "an entry without names can't give properties of single resources"
                     raise node.at(value).refused(f": {what}")
                 if key.text not in names:
-                    said = f'"{printable(key.text)}" is none of the entry\'s names'
+                    said = f"\"{printable(key.text)}\" isn't among the entry's names"
                     raise node.at(key).refused(f": {said}")
                 own = of_one.setdefault(key.text, {})
                 for own_key, own_value in value.pairs:
@@ -380,7 +383,7 @@ class _Reader:
 
     def _counts(self, entry: _Node, fields: Mapping[str, _Node]) -> tuple[int, int]:
         if "max-count" not in fields:
-            raise entry.refused(": max-count is missing, the most that there may be")
+            raise entry.refused(": min-count needs max-count, the largest number of resources")
         most = _number(fields["max-count"], 1, 999_999_999)  # nothing is made up to that
         least = _number(fields["min-count"], 0, MOST_AT_ONCE) if "min-count" in fields else 0
         if least > most:
@@ -397,14 +400,14 @@ class _Reader:
     def _count_in(self, count: int, part: Part) -> None:
         self._total += count
         if self._total > MOST_AT_ONCE:
-            what = f"more than {MOST_AT_ONCE} resources at a time"
+            what = f"more than {MOST_AT_ONCE} resources in one file; split it"
             raise refusal(self._where, part.line, what)
 
     def _note_what_is_read_over(self, entry: _Node, fields: Mapping[str, _Node]) -> None:
         assert isinstance(entry.part, Fields)
         for key, _ in entry.part.pairs:
             if key.text in _READ_OVER and key.text in fields:
-                self._note(key, f"{key.text} is ignored: leasectl doesn't know it")
+                self._note(key, f"{key.text} is ignored: leasectl has no such setting")
         if "state" in fields:
             state = fields["state"]._replace(path="state").scalar()
             if state.text != "free":
@@ -435,7 +438,7 @@ def _number(node: _Node, least: int, most: int) -> int:
     number = node.whole_number(1000)
     if not least <= number <= most:
         said = printable(node.scalar().text)
-        raise node.refused(f" {said}: it can be {least} to {most}")
+        raise node.refused(f" {said}: use a number from {least} to {most}")
     return number
 
 
@@ -445,6 +448,6 @@ def _put(into: dict[str, str], key: Scalar, value: _Node) -> None:
         raise value.refused(f".{printable(key.text)} must be a word")
     at_key = value.at(key)
     if key.text in into:
-        raise at_key.refused(f': "{printable(key.text)}" is there twice')
+        raise at_key.refused(f': "{printable(key.text)}" is given twice')
     with at_key.refusing():
         into[check_key(key.text)] = check_value(key.text, part.text)

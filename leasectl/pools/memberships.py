@@ -45,7 +45,7 @@ def unmet_waiters(pool: Pool) -> tuple[UnmetWaiter, ...]:
 
 def described(each: UnmetWaiter) -> str:
     """Say whose request that is, and why it can't be met, for people."""
-    return f"{each.entry.holder_identity} waits on, as {each.why}"
+    return f"the request of {each.entry.holder_identity} keeps waiting: {each.why}"
 
 
 def _request(pool_type: str, entry: QueueEntry) -> Request:
@@ -111,7 +111,7 @@ def _add_what_moved(service: Service, error: LeaseError, before: Sequence[Member
     pairs = zip(before, after)
     moved = [new.name for old, new in pairs if new != old and to in (new.pool, new.moves_to)]
     if moved:
-        error.args = (followed_by(error, f"moved all the same: {listed(moved)}"),)
+        error.args = (followed_by(error, f"already moved: {listed(moved)}"),)
 
 
 def remove(service: Service, pool_type: str, names: Sequence[str], *, force: bool = False) -> None:

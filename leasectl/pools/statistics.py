@@ -219,7 +219,7 @@ class Series(NamedTuple):
         since: When the first step begins, wall clock, seconds since the epoch.
         until: When the last ends.
         held: Resources held, on average over each step.
-        waiting: Waiters, on average over each step.
+        waiting: Waiters, on average over each step, without those that were granted at once.
         starts: The most grants within a minute that ended in the step.
         capacity: Resources, on average over each step; None if that isn't known.
         peak_held: The most that were held at any instant.
@@ -276,7 +276,8 @@ def series_of(timeline: Timeline, window: Window = ALWAYS, *, steps: int = 60) -
     first, until = bounds(timeline, window)
     since = first if window.since is None else min(window.since, until)
     scale = _Scale(since, until, steps)
-    held, waiting = list(timeline.held_until(until)), list(timeline.waiting_until(until))
+    held = list(timeline.held_until(until))
+    waiting = [w for w in timeline.waiting_until(until) if w[1] - w[0] >= _A_WAIT_SECONDS]
     return Series(
         since,
         until,
@@ -285,7 +286,7 @@ def series_of(timeline: Timeline, window: Window = ALWAYS, *, steps: int = 60) -
         _starts(timeline, scale),
         _capacity(timeline, scale),
         _peak(held, since, until),
-        _peak([each for each in waiting if each[1] - each[0] >= _A_WAIT_SECONDS], since, until),
+        _peak(waiting, since, until),
     )
 
 

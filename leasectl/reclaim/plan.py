@@ -72,13 +72,11 @@ def check_wanted(wanted: Wanted) -> Wanted:
         ("--leave-unused", wanted.leave_unused or None),
     ):
         if number is not None and wanted.excess is None:
-            raise InvalidRequest(f"{option} says how far --excess goes; give --excess too")
+            raise InvalidRequest(f"{option} needs --excess")
         if number is not None and not 1 <= number <= MOST_AT_ONCE:
             raise InvalidRequest(f"invalid {option} {number}; use 1 to {MOST_AT_ONCE}")
     if wanted.wait_seconds <= 0:
-        raise InvalidRequest(
-            "too little time for anybody to answer; set with -w how long to wait for answers"
-        )
+        raise InvalidRequest("-w must be more than 0, so that holders have time to answer")
     if wanted.mark_seconds > LONGEST_SECONDS:
         raise InvalidRequest(
             f"--delay and -w: together they can be {format_duration(LONGEST_SECONDS)} at most"
@@ -160,10 +158,10 @@ class Asked(NamedTuple):
 
 # Why a lease wasn't freed, or a named resource.
 IN_USE, KEPT, UNANSWERED = "in use", "its holder keeps it", "no answer"
-TOO_YOUNG, NOT_ASKED = "not in excess for the delay yet", "not asked, as others were asked first"
-LEFT_UNUSED = "left to its holder unused"
+TOO_YOUNG, NOT_ASKED = "unused for less than --delay", "not asked, as others were asked first"
+LEFT_UNUSED = "kept by --leave-unused"
 GIVEN_BACK, NOT_HELD = "given back by its holder", "not held"
-CHANGED = "its lease or its answer changed just then"
+CHANGED = "its lease or answer changed at that moment"
 
 
 class NotFreed(NamedTuple):

@@ -112,7 +112,7 @@ class _Removal:
             self._members.update(names, reopen)
         except LeaseError as error:
             left = (
-                "what was to be removed takes no new holder until you run: leasectl pool uncordon "
+                "these resources take no new holder until you run: leasectl pool uncordon "
                 f"--names {','.join(names)}"
             )
             self._listener.warn(followed_by(error, left))

@@ -380,5 +380,5 @@ class _TakingBack:
         except NotFound:
             pass  # the marks have gone with the pool
         except LeaseError as error:
-            left = "its marks couldn't be taken off, and end by themselves"
+            left = "the marks of this reclaim couldn't be removed; they expire by themselves"
             self._listener.warn(followed_by(error, left))

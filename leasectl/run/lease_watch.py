@@ -288,7 +288,9 @@ class LeaseWatch:
             self._was_taken = True
             self._renew_at = None
         else:
-            self.service.warn(f"{self.reason}: others may be granted {self.held} as well")
+            self.service.warn(
+                f"{self.reason}: others may be granted {self.held} while it is in use here"
+            )
 
     def _note_left(self, record: Handle | None) -> None:
         """Go on with what is left of the lease when some of it has been taken back."""

@@ -122,4 +122,4 @@ def give_back(service: Service, handle: Handle, *, warn: Callable[[str], None]) 
             finish(service, handle, by="run")
     except Exception as error:
         # The command's exit status counts more; the keeper has seen its end too.
-        warn(followed_by(error, "the keeper goes on trying to release it"))
+        warn(followed_by(error, "the keeper keeps trying to release it"))

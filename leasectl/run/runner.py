@@ -99,7 +99,7 @@ class Runner:
             except LeaseError as error:
                 if ending is None or isinstance(error, _OF_THIS_ATTEMPT):
                     raise
-                after = f"no further attempt: ending as {plan.name} did before"
+                after = f"no further attempt; exiting like the last run of {plan.name}"
                 self._warn(followed_by(error, after))
                 break
             if ending.code not in plan.retry_on or self._supervisor.asked_to_end:
@@ -161,7 +161,7 @@ class Runner:
             if not self._plan.optional:
                 raise
             # Without a lease to look after, the command doesn't need a parent that can follow it.
-            self._warn(followed_by(error, f"{self._plan.name} takes the place of this run"))
+            self._warn(followed_by(error, f"{self._plan.name} replaces leasectl run (exec)"))
             become(path, self._plan.command, environ, self._signals)
         return self._supervisor.supervise(child)
 

@@ -37,7 +37,7 @@ ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _BECOMES: dict[OnLost, str] = {
     "term": "sending TERM to {}",
     "kill": "killing {}",
-    "ignore": "{} goes on without it",
+    "ignore": "{} continues without it",
 }
 
 
@@ -171,8 +171,8 @@ class Supervisor:
         )
         if watch is not None and is_lost and self._plan.on_lost != "ignore":
             raise LeaseLost(
-                f"{self._plan.name} was stopped ({ending.describe()}), as its lease of "
-                f"{watch.subject} was lost"
+                f"{self._plan.name} was stopped ({ending.describe()}), because its lease "
+                f"of {watch.subject} was lost"
             )
         if watch is not None and not is_lost and watch.has_run_out(self._clock.elapsed()):
             self._warn(
@@ -408,8 +408,8 @@ class Supervisor:
         left = {*rest, *refused, *(() if course.has_ended else (child.pid,))}
         pids = ", ".join(map(str, sorted(left))) or "of the command"
         self._warn_once(
-            f"process {pids} can't be ended and still runs although the lease has "
-            "expired; only its fence distinguishes it from the next holder"
+            f"process {pids} can't be ended and still runs although the lease has expired; only "
+            "its fencing token distinguishes it from the next holder"
         )
         return True
 
@@ -426,7 +426,7 @@ class Supervisor:
     def _report(self, error: BaseException) -> None:
         self._has_failed = True
         text = printable(str(error) or type(error).__name__, longest=300)
-        self._warn_once(f"beside {self._plan.name}: {text}; trying again")
+        self._warn_once(f"while watching {self._plan.name}: {text}; trying again")
 
     def _warn_once(self, line: str) -> None:
         if line in self._has_warned:

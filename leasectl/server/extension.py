@@ -179,7 +179,9 @@ class Extension:
     async def _call(self, request: HttpRequest, body: dict[str, Any]) -> Response:
         name = str(request.path_params["name"])
         if name not in CALLS or not body.keys() <= set(CALLS[name]):
-            raise InvalidRequest(f"no call {printable(name)} with {printable(' '.join(body))}")
+            raise InvalidRequest(
+                f"unknown call {printable(name)} with: {printable(' '.join(body))}"
+            )
         token = token_of(request)
         # The pools of `once` come and go with its works.
         is_of_once = is_reserved(str(body.get("pool_type", "")))
@@ -464,8 +466,8 @@ def _error(error: LeaseError) -> Response:
 
 def _described(token: Token) -> str:
     if token.name:
-        return f'"{token.name}" has only: {" ".join(sorted(token.rights))}'
-    return "this one may only use them" if token.text else "this server asks for no token"
+        return f'"{token.name}" has only the rights {" ".join(sorted(token.rights))}'
+    return "this token may only use pools" if token.text else "this server has no tokens"
 
 
 def _check_token(handle: Handle | None, token: Token) -> None:
@@ -474,15 +476,15 @@ def _check_token(handle: Handle | None, token: Token) -> None:
         return
     name = token_in(handle.request)
     if name != token.name:
-        raise NotAllowed(f'that lease was acquired with another token, "{name}"')
+        raise NotAllowed(f'this lease was acquired with another token, "{name}"')
 
 
 def _check_form(claim_key: str, token: Token) -> None:
     """Refuse a key that means what was granted elsewhere, or more than one acquisition."""
     if "admin" not in token.rights and _CLAIM_KEY.fullmatch(claim_key) is None:
         raise NotAllowed(
-            f'claim_key "{printable(claim_key, longest=100)}" isn\'t <handle>/<acquisition>, and '
-            "this token has no right to others"
+            f'claim_key "{printable(claim_key, longest=100)}" isn\'t <handle>/<acquisition>, which '
+            "needs an admin token"
         )
 
 

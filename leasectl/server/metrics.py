@@ -228,7 +228,7 @@ class LossWatch:
         try:
             self._read(is_news=True)
         except LeaseError as error:
-            self._notices.failed("looking after what is lost", error)
+            self._notices.failed("looking for lost leases", error)
 
     def _read(self, *, is_news: bool) -> None:
         since = self._service.clock.wall() - _REMEMBERED_SECONDS
@@ -294,7 +294,7 @@ class KeeperWatch:
             self._keeper = KeeperPidfd(
                 self._service,
                 lock_patience=lambda: None,
-                failed=lambda error: self._notices.failed("looking after the keeper", error),
+                failed=lambda error: self._notices.failed("watching the keeper", error),
             )
         else:
             self._keeper.look()

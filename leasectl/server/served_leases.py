@@ -184,7 +184,7 @@ class ServedLeases:
             if handle is None:
                 return None
             if not handle.served:
-                raise InvalidRequest("another holder has used this key")
+                raise InvalidRequest("another holder has used this Idempotency-Key")
             if handle.state != "released" and not self._is_left_over(handle):
                 if handle.state != "held":
                     raise LeaseError("another server waits with the same Idempotency-Key")

@@ -126,7 +126,8 @@ def serve(
     own_name: str,
     ready: Callable[[], None],
 ) -> None:
-    """Serve until TERM, INT or HUP, or until the guard ends. With tokens, HUP reads them again.
+    """Serve until TERM, INT or HUP, or until the guard ends. With tokens, the server reads them
+    again on HUP instead of ending.
 
     Args:
         service: On the state directory and backend to serve; it warns the server's operator.
@@ -197,7 +198,7 @@ def _end_by_signal(end: Callable[[], None], tokens: Tokens | None, notices: Noti
         try:
             tokens.reread()
         except LeaseError as error:
-            notices.tell("tokens", f"the tokens stay as they were: {error}")
+            notices.tell("tokens", f"the tokens weren't changed: {error}")
 
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

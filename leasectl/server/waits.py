@@ -50,11 +50,11 @@ class Wanted(NamedTuple):
             NotAllowed: It came with another token.
         """
         if token_in(request) != token_in(self.request):
-            raise NotAllowed("another token has used this key")
+            raise NotAllowed("another token has used this Idempotency-Key")
         if request.count != self.request.count:
             raise InvalidRequest(f"the Idempotency-Key was used with count={request.count} before")
         if self.holder_identity not in ("", holder_identity):
-            raise InvalidRequest("another holder has used this key")
+            raise InvalidRequest("another holder has used this Idempotency-Key")
 
 
 class ClientWait:

@@ -688,7 +688,7 @@ _lease__may_look() { # <handle>
     [ ! -d "$_lease__folder" ] || break
   done
   [ ! -d "$_lease__folder" ] || [ -x "$_lease__folder" ] || {
-    _lease__complain lease__cat "can't look for $1: $_lease__folder belongs to somebody else"
+    _lease__complain lease__cat "can't tell whether $1 exists: no permission to enter $_lease__folder"
     return 1
   }
 }

@@ -286,7 +286,7 @@ def create(path: str, *, fence: int) -> None:
     for folder in ("handles", "waiters"):
         make_folder(os.path.join(os.path.dirname(path), folder))
     if os.path.exists(path + "-wal"):
-        raise corrupt(path, "is missing, but its log is there")
+        raise corrupt(path, "is missing, but its write-ahead log (-wal) exists")
     temporary = path + ".new"
     unlink(temporary)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

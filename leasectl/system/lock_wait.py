@@ -227,8 +227,8 @@ class _HeldForTooLong(LockHeld):
         self._name = _lock_name(fd)
 
     def __str__(self) -> str:
-        pids = " and ".join(_holders_of(self._name)) or "that can't be seen from here"
+        pids = " and ".join(_holders_of(self._name)) or "that isn't visible here"
         return (
-            f"{self.args[0]} was held all the time by process {pids}; if that is stopped, continue "
-            "it with kill -CONT, or end it"
+            f"{self.args[0]} was held all the time by process {pids}; if the process is stopped, "
+            "continue it with kill -CONT, or end it"
         )

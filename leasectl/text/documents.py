@@ -208,11 +208,11 @@ def _checked(pairs: Iterable[tuple[Part, Part]], where: str) -> Iterator[tuple[S
         if not isinstance(key, Scalar):
             raise refusal(where, key.line, "a list or mapping can't be a key")
         if key.text in seen:
-            raise refusal(where, key.line, f'"{printable(key.text)}" is there twice')
+            raise refusal(where, key.line, f'"{printable(key.text)}" is given twice')
         seen.add(key.text)
         yield key, value
 
 
 def _check_tag(tag: str | None, where: str, line: int) -> None:
     if tag is not None and tag not in _TAGS:
-        raise refusal(where, line, f"no tag can be here, such as {printable(tag)}")
+        raise refusal(where, line, f"tags such as {printable(tag)} aren't supported")

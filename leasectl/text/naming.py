@@ -154,8 +154,8 @@ def work_title(key: str, inputs: str) -> str:
 def _check_own(what: str, text: str) -> str:
     if is_reserved(text):
         raise InvalidRequest(
-            f'{what} "{text}" is one that leasectl once does work under; see that with: '
-            "leasectl once --list"
+            f'{what} "{text}" is reserved for leasectl once; see its work with: leasectl once '
+            "--list"
         )
     return text
 

@@ -84,7 +84,7 @@ def read_number(value: Any) -> float:
     """A number of a size that clocks and counters have; Malformed for NaN and infinity."""
     number = float(value)
     if not math.isfinite(number):
-        raise Malformed("a number has no end")
+        raise Malformed("a number is infinite or not a number")
     if abs(number) >= _LARGEST:
         raise Malformed("a number is too large")
     return number
@@ -93,7 +93,7 @@ def read_number(value: Any) -> float:
 def read_text(value: object) -> str:
     """A text as it was written, which may be unsafe to show."""
     if not isinstance(value, str):
-        raise Malformed("a text is none")
+        raise Malformed("a field isn't text")
     return value
 
 
@@ -101,7 +101,7 @@ def read_name(value: object) -> str:
     """A name that is allowed."""
     name = read_text(value)
     if not is_resource_name(name):
-        raise Malformed("a name is not allowed")
+        raise Malformed("a name has characters that aren't allowed")
     return name
 
 
@@ -109,7 +109,7 @@ def read_word(value: object) -> str:
     """Read a name, or free text that was escaped to one word."""
     word = read_text(value)
     if not is_word(word):
-        raise Malformed("a word is not allowed")
+        raise Malformed("a word has characters that aren't allowed")
     return word
 
 

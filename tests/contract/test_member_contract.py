@@ -499,7 +499,7 @@ class TestEvents:
         holder.free()
         assert self.said(world) == [
             ("A", ("a-1",), "1 resource to go to B when free"),
-            ("A", ("a-1",), "1 resource not to go to B any more"),
+            ("A", ("a-1",), "1 resource no longer to go to B"),
         ]
 
     def test_tell_of_what_joins_again_before_it_has_left(self, world: World) -> None:
@@ -512,7 +512,7 @@ class TestEvents:
         holder.free()
         assert self.said(world) == [
             ("A", ("a-1",), "1 resource to leave when free"),
-            ("A", ("a-1",), "1 resource not to leave any more"),
+            ("A", ("a-1",), "1 resource no longer to leave"),
         ]
 
     def test_tell_of_a_move_that_becomes_a_leave_and_of_a_leave_that_becomes_a_move(
@@ -536,9 +536,9 @@ class TestEvents:
         assert self.said(world) == [
             ("B", (), "the default pool, grace 30s; before: none"),
             ("B", (), "the default pool, no grace; before: grace 30s"),
-            ("B", (), "not the default pool any more"),
+            ("B", (), "no longer the default pool"),
             ("A", (), "the default pool, no grace; before: B"),
-            ("A", (), "not the default pool any more"),
+            ("A", (), "no longer the default pool"),
         ]
 
     def test_tell_of_where_names_belong(self, world: World) -> None:
@@ -550,9 +550,9 @@ class TestEvents:
             world.members.change_belonging(partial(expect_pattern, pattern="x-*", to=to))
         assert self.said(world) == [
             ("A", ("a-1", "n"), "2 resources expected"),
-            ("A", ("n",), "1 resource not expected any more"),
+            ("A", ("n",), "1 resource no longer expected"),
             ("B", (), '"x-*" expected'),
-            ("B", (), '"x-*" not expected any more'),
+            ("B", (), '"x-*" no longer expected'),
         ]
 
     def test_tell_of_a_cordon(self, world: World) -> None:

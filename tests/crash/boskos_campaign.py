@@ -260,7 +260,7 @@ class Campaign:
             "grants": len(owners),
             "released": ends.count("release"),
             "reaped": ends.count("reap"),
-            "told of lost grants": sum("as an answer was lost" in line for line in self._said),
+            "told of lost grants": sum("an answer was lost: " in line for line in self._said),
             "told of lost leases": sum(code == 79 for code in self._codes),
             "free after": free_after,
         }

@@ -29,6 +29,7 @@ from leasectl.model import Claimant, Lease
 from leasectl.system.backoff import draw
 from leasectl.system.clock import Clock, earliest
 from leasectl.text.durations import format_duration
+from leasectl.text.wording import counted
 
 # How often it is asked again, as existing clients do; the rest is left to chance.
 _ASK_SECONDS = (2.0, 3.0)
@@ -188,8 +189,8 @@ class BoskosAcquisition:
             found = look(self._connection, pool_type, seconds=_LOOK_SECONDS)
             there = sum(found.states.values())
             if there < wanted:
-                told = f'Boskos has {there} of "{pool_type}"; {wanted} are waited for until it has'
-                self._patience.warn(f"{told} so many")
+                has = f'Boskos has only {counted(there, "resource")} of type "{pool_type}"'
+                self._patience.warn(f"{has}; this request for {wanted} waits until it has more")
 
     def _call(self) -> Call:
         if self._request.name is not None:
@@ -238,7 +239,8 @@ class BoskosAcquisition:
             self._tell_of(more)
             self._asked += 1  # the place in the queue went with it
             if self._lost.number >= _MOST_LOSSES:
-                raise BackendUnreachable(f"{loss}, and so for {_MOST_LOSSES} grants; gave up")
+                lost = f"the answers of {_MOST_LOSSES} grants were lost"
+                raise BackendUnreachable(f"{loss}; {lost}, so leasectl gave up")
         return None
 
     def _count_lost(self, connection: BoskosConnection, seconds: float) -> int:

@@ -177,8 +177,8 @@ def _resource_in(url: str, answer: Answer) -> Granted:
         pass
     if not answer.text.strip():
         raise BackendUnreachable(
-            f"{url} answered nothing, as Boskos does where it has nothing; check the path of its "
-            "address"
+            f"{url} gave an empty answer, as Boskos does for an unknown path; check the path in "
+            "its address"
         )
     said = printable(" ".join(answer.text.split()), longest=100)
     raise Loss(f"{url} answered without a resource: {said or 'nothing'}")

@@ -108,8 +108,8 @@ class LostNote(NamedTuple):
     def _text(self, what: str) -> str:
         until = self.wall + self.address.reaper_seconds + _REAPER_PAUSE_SECONDS
         return (
-            f"{what} to {self.owner} at {self.address.server}, as an answer was lost, and nobody "
-            f"can tell which; the reaper takes it by {rfc3339(until)}"
+            f"an answer was lost: {what} to {self.owner} at {self.address.server}, unknown which; "
+            f"Boskos' reaper frees what isn't renewed, by {rfc3339(until)} at the latest"
         )
 
 
@@ -172,7 +172,7 @@ class Holding:
             left = min(until - self._clock.elapsed(), seconds / 2, ATTEMPT_SECONDS)
             try:
                 if left <= 0:
-                    raise Refused(f"{self._connection.url} was given no time to renew {name}")
+                    raise Refused(f"no time was left to renew {name} at {self._connection.url}")
                 had = len(names) - len(lost)
                 if not self.renew_one(owner, name, had=had, seconds=left):
                     lost.add(name)
@@ -231,7 +231,7 @@ class Holding:
                     raise _PerhapsOurs(words, now)
             if came == "done" or _number_of(Loss, failures):
                 return None  # or most likely by that of which no answer came
-            return f"{printable(name)} wasn't leased to us any more: {words}"
+            return f"{printable(name)} was no longer leased to us: {words}"
 
         return send
 

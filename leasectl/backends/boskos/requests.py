@@ -98,7 +98,7 @@ def parse_boskos_url(url: str) -> BoskosAddress:
         _seconds(url, said, "queue-ttl") or QUEUE_SECONDS,
     )
     if address.leased in (address.free, address.release_to):
-        raise _wrong(url, f'has "{address.leased}" for what is leased and for what isn\'t')
+        raise _wrong(url, "has a state for leased= that state= or release-to= has, too")
     return address
 
 
@@ -110,11 +110,13 @@ def _parameters(url: str, query: str) -> Mapping[str, str]:
     for name, _ in pairs:
         if name not in _PARAMETERS:
             raise _wrong(
-                url, f'has "{printable(name)}" after the "?", where {", ".join(_PARAMETERS)} may be'
+                url, f'has the parameter "{printable(name)}"; known: {", ".join(_PARAMETERS)}'
             )
     said = dict(pairs)
     if len(said) < len(pairs):
-        raise _wrong(url, "says something twice")
+        names = [name for name, _ in pairs]
+        twice = next(each for each in names if names.count(each) > 1)
+        raise _wrong(url, f"has the parameter {twice} twice")
     return said
 
 

@@ -169,4 +169,4 @@ class EitherWaiter(SeveralQueues):
         if self._is_queued:
             self.waiters[pool_type].dequeue(str(reason))
         del self.waiters[pool_type]
-        self._warnings.append(f"not waiting for {pool_type} any more: {reason}")
+        self._warnings.append(f"no longer waiting for {pool_type}: {reason}")

@@ -229,7 +229,7 @@ class PoolTurn:
     def _queue_again(self) -> None:
         """Put another ticket in place of one that the store took for a dead process's, or that it
         may not have heard of."""
-        self._waiter.dequeue("its place wasn't renewed in time; it queues again")
+        self._waiter.dequeue("its queue position wasn't renewed in time; it queues again")
         self._waiter.close()
         self._waiter = self._new_waiter()
         with self._engine.atomic():
@@ -332,7 +332,7 @@ class PoolTurn:
         if self._outage is None:
             from leasectl.backends.unanswered import trying_again
 
-            lasts = "still waiting; the queue position should last"
+            lasts = "still waiting; the queue position should be kept"
             self._patience.warn(f"{lasts}: {reason}" if has_place else trying_again(reason))
         self._outage = reason
 
@@ -437,7 +437,7 @@ class PoolTurn:
         if impossible is None:
             self._patience.warn("the request can be met again; it keeps its queue position")
         else:
-            self._patience.warn(f"{impossible}; the request waits until that changes")
+            self._patience.warn(f"{impossible}; the request waits until the pool changes")
         self._impossible = impossible
 
     def _report_when_due(self) -> None:

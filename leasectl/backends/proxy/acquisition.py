@@ -169,7 +169,7 @@ class Acquisition:
         self._open_key = None
         if name in self._got:
             raise BackendUnreachable(
-                f"{self._url} granted {name} twice at once; all of it is given back"
+                f"{self._url} granted {name} twice at once; leasectl gives all resources back"
             )
         self._got.add(name)
         self._failure = None
@@ -315,8 +315,8 @@ class Acquisition:
             return names[0]
         self._take_to_give_back(names)
         raise BackendUnreachable(
-            f"{self._url} granted what can't be a name or wasn't asked for "
-            f"({printable(','.join(names))}); it goes back"
+            f"{self._url} granted more names than requested, or invalid ones "
+            f"({printable(','.join(names))}); leasectl gives them back"
         )
 
     def _note_loss(self, loss: Loss) -> None:
@@ -347,8 +347,8 @@ class Acquisition:
             self._has_lost = True
             self._journal.lost_reply()
             self._patience.warn(
-                f"{self._url} didn't answer that it has stopped waiting; a lease of "
-                f"{self._request.type} may stay leased until the job ends"
+                f"the request was withdrawn, but {self._url} didn't confirm that; a lease of "
+                f"{self._request.type} may still be granted, and stay leased until the job ends"
             )
 
     def _take_to_give_back(self, names: Iterable[str]) -> None:

@@ -159,7 +159,7 @@ class Connection:
             return answer
         if self._settings.token_file:
             file = printable(self._settings.token_file, longest=500)
-            advice = f"is the token in {file} (LEASECTL_TOKEN_FILE) still the right one?"
+            advice = f"is the token in {file} (LEASECTL_TOKEN_FILE) still valid?"
         else:
             advice = "name a file with the server's token in LEASECTL_TOKEN_FILE"
         raise AccessRefused(NotAllowed(f"{words_of(self._url, answer)}; {advice}"))

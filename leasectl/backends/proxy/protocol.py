@@ -88,7 +88,7 @@ def granted(url: str, answer: Answer) -> list[str]:
     if names is None:
         raise Loss(f"unexpected answer from {url} (no resource name); is it really a lease proxy?")
     if not names:
-        raise Refused(f"{url} granted nothing, and doesn't say why")
+        raise Refused(f"{url} granted no resource, and gave no reason")
     return names
 
 

@@ -96,7 +96,7 @@ class Releases:
             # What a server that heeds keys doesn't know is leased nowhere behind it.
             if is_unknown(answer) and not heeds(answer, key):
                 return _unaccounted(name, words, failures)
-            return None if failures else f"{printable(name)} wasn't leased to us any more: {words}"
+            return None if failures else f"{printable(name)} was no longer leased to us: {words}"
 
         return send
 

@@ -130,7 +130,7 @@ class Calls:
 
     def malformed(self) -> Refused:
         """The error for an answer that can't be meant."""
-        return Refused(f"{self.url} answered something else than a result")
+        return Refused(f"{self.url} answered without a result; is it leasectl serve?")
 
     def result_in(self, answer: Answer) -> Any:
         """Return the result that an answer has."""

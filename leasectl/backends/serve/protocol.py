@@ -249,7 +249,7 @@ def decode_result(data: Any) -> Any:
 def _check_names(names: Iterable[Any], is_good: Callable[[str], bool]) -> None:
     for each in names:
         if not isinstance(each, str) or not is_good(each):
-            raise ValueError(f"no name: {each!r}")
+            raise ValueError(f"not a name: {each!r}")
 
 
 def _safe(value: Any) -> Any:

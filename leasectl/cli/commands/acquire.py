@@ -88,7 +88,9 @@ def command(
     form: HandleForm = form_of("--output", output, "handle", as_json=as_json)
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
-        raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
+        raise InvalidRequest(
+            "--guard-pid can't be combined with --scope test, whose lease outlives the step"
+        )
     try:
         guard = script = None if pid is None else process_named_by("--guard-pid", pid)
         if guard is not None and guard_pid is None:
@@ -135,7 +137,8 @@ def _warn_of_no_answer(request: Request, backend: str | None, tell: Callable[[st
     kind = kind_of(choose_backend(backend).url)
     if request.ttl_seconds is None or not (kind.remote and kind.has_pools):
         return  # the keeper answers, or whoever asks finds the records
-    do = "have the script look at leasectl marks, and say leasectl answer --ready"
+    do = "have the script run leasectl marks and leasectl answer"
     if request.scope == "step":
         do = f"give --guard-pid, leave out --ttl, or {do}"
-    tell(f"with --ttl and no guard, --on-reclaim has no effect; {do}")
+    why = "with --ttl and no guard no process answers a reclaim"
+    tell(f"{why}, so --on-reclaim has no effect; {do}")

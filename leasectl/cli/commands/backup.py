@@ -47,7 +47,7 @@ def restore_command(*, file: str) -> None:
     """
     restored = restore(state_directory(), file, clock=Clock())
     if restored.replaced is not None:
-        note(f"the database that was there is now {restored.replaced}")
+        note(f"the replaced database was moved to {restored.replaced}")
     note(
         f"restored what was saved at {rfc3339(restored.taken_at)}, with "
         f"{counted(restored.held, 'held resource')}; new fencing tokens are above {restored.fence}"

@@ -42,8 +42,8 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
                   objects that were edited or deleted
     lease proxy   also checks its answers, their delay and the token
 
-    Exits with 0 if no check fails, else with the code of the worst failure: 65, 66, 73, 69, 77, 64
-    or 1.
+    Exits with 0 if no check fails, else with the code of the worst failure. From worst to least:
+    65, 66, 73, 69, 77, 64, 1.
 
     \b
     Examples:

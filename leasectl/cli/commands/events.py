@@ -96,9 +96,10 @@ def command(
     the cause and the reason; reclaims with their answers; and changes of pools. One line per
     event, oldest first, times in UTC. --json prints one object per line, with all fields.
 
-    The last 100,000 events of 30 days are kept; change that with LEASECTL_KEEP_EVENTS, like
-    7d,10000, or 0 for none. A lease proxy shows only events of this state directory. On Kubernetes
-    the cluster keeps events of other machines for an hour, and stderr says where they begin.
+    At most 100,000 events are kept, none older than 30 days; change that with LEASECTL_KEEP_EVENTS,
+    like 7d,10000, or 0 to keep none. On a lease proxy, only events of this state directory are
+    shown. On Kubernetes, events of other machines are kept for an hour only; stderr says from which
+    time on they are shown.
 
     \b
     Examples:

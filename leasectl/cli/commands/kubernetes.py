@@ -36,8 +36,8 @@ _DEFAULT_NAMESPACE = "default"
 )
 @option(
     "--admin-account S",
-    "Also make this account, for admins, and a policy by which --service-account, for jobs, "
-    "can use pools but not change them. Needs Kubernetes 1.30 or later.",
+    "Also create this account, for admins. A policy then lets the account of --service-account, "
+    "for jobs, use pools but not change them. Needs Kubernetes 1.30 or later.",
     to="admin",
 )
 @option("--maintenance", "Add the rights that leasectl maintenance needs, on all nodes and pods.")
@@ -72,8 +72,9 @@ def manifest(
 
     They hold a service account, a Role with the rights that pools in a namespace need, and a
     RoleBinding. The cluster isn't contacted. You can apply them again, also for further accounts:
-    existing pools keep their holders, but get the settings and resources of the manifest; other
-    expectations stay. The namespace must exist, unless it is leasectl-maintenance.
+    existing pools keep their holders, but get the settings and resources of the manifest.
+    Expectations that aren't in the manifest stay. The namespace must exist, unless it is
+    leasectl-maintenance.
 
     \b
     Examples:

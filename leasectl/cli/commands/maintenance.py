@@ -143,7 +143,7 @@ def status(
     for each in found:
         why = settings.has_no_lease(each.node)
         if each.asked is not None and why:
-            note(f"{each.node}: {why}, here and for leasectl maintenance reconcile")
+            note(f"{each.node}: {why}, with this command and leasectl maintenance reconcile")
         elif each.waits_seconds:
             note(f"{each.node} {_waiting(each, time.time())}")
     if any(each.asked is not None for each in found) and is_without_controller(cluster):

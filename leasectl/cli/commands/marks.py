@@ -27,8 +27,9 @@ def use_command(*, handle: str, name: str) -> None:
     """Mark a held resource as in use.
 
     A reclaim doesn't take a resource in use. A resource that was answered ready can't be used (77)
-    until its mark has gone. No server is asked. Uses aren't counted: one unuse ends them all. A
-    release, also by a timer, a guard or --force, ends the use.
+    until its mark has gone. The use is recorded on this machine only, so this works while a server
+    is away. However often a resource was marked as in use, one unuse ends that. So does a release,
+    also by a timer, a guard or --force.
 
     \b
     Example:

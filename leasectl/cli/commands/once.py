@@ -67,7 +67,8 @@ def words_of_command(args: list[str]) -> int | None:
 )
 @option(
     "--input-file FILE",
-    "The same with a file's content; only its name is shown. Files count after all --input.",
+    "Like --input, with a file's content; only the file's name is shown. All files come after all "
+    "--input, whatever the order of the options.",
     to="files",
     group="Work",
     multiple=True,
@@ -102,7 +103,7 @@ def words_of_command(args: list[str]) -> int | None:
 )
 @option(
     "--run-limit D",
-    "End CMD after this time; it has failed then (124). Default: no limit.",
+    "End CMD after this time; it then counts as failed (124). Default: no limit.",
     to="run_limit_seconds",
     group="End of the lease",
 )
@@ -161,21 +162,21 @@ def command(
 
     The first caller runs CMD. All others wait. Once CMD exits 0, each caller prints CMD's stdout,
     and so do later callers within --keep. CMD's stderr is passed on; its stdin is empty unless
-    that is a terminal. If CMD fails, the next waiter runs it; waiters then show its last lines of
-    stderr, and the failed caller waits for the result of the next. If the caller that runs CMD is
-    killed, CMD is ended, and the next waiter begins anew. Signals are forwarded; after a
-    terminating one there is no result, however CMD ends.
+    that is a terminal. If CMD fails, the next waiter prints the last lines of its stderr and runs
+    CMD again; the caller whose run failed waits for that result, too. If the caller that runs CMD
+    is killed, CMD is ended, and the next waiter runs it from the beginning. Signals are forwarded
+    to CMD. After TERM, INT, HUP or QUIT its result isn't kept, even if CMD exits with 0.
 
-    CMD may itself call leasectl once for other work. A call for the same work, even through the
-    command of other work, would wait for itself and is refused (64).
+    CMD may itself call leasectl once for other work. It must not request its own work, either
+    directly or through the CMD of other work: it would wait for itself, and is refused (64).
 
     KEY and all inputs identify the work; CMD and the environment don't. KEY is any printable text
-    of up to 200 characters. A result has at most 1 MiB, 180 KiB on kubernetes://. Running work uses
-    --keep, --attempts, --on-failure and --run-limit of its first caller.
+    of up to 200 characters. A result has at most 1 MiB, 180 KiB on kubernetes://. While the work
+    runs, --keep, --attempts, --on-failure and --run-limit of the caller that began it apply to all.
 
-    The exit code is CMD's, of the last run if others ran it and failed. 75: not done within
-    --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large; 73: it would
-    leave no room on the disk of the state directory.
+    The exit code is CMD's; if other callers ran CMD and failed, it is that of the last run. Other
+    exit codes: 75: not done within --wait; 79: the lease was lost, and CMD was ended; 65: the
+    result is too large; 73: the result would leave no room on the disk of the state directory.
 
     \b
     Examples:
@@ -205,7 +206,7 @@ def command(
             once_results.print_all(backend, as_json=as_json)
         return 0
     if as_json:
-        raise InvalidRequest("--json goes with --list and --show")
+        raise InvalidRequest("--json needs --list or --show")
     if not argv:
         raise InvalidRequest(f"no command; put it after --, like {_WITH_SEPARATOR}")
     if len(words) != 1:
@@ -235,7 +236,7 @@ def _refuse_meaningless(mode: str) -> None:
     for name, written in said.items():
         means_something = name in (mode, "quiet", "backend", *_WITH_RESULTS[mode])
         if was_given(name, ctx) and not means_something:
-            raise InvalidRequest(f"{written} doesn't go with {said[mode]}; omit it")
+            raise InvalidRequest(f"{written} can't be combined with {said[mode]}; omit it")
 
 
 def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:
@@ -268,8 +269,8 @@ def _do(asked: Asked, waits: WaitOptions, backend: str | None) -> int:
 def _say_failed(asked: Asked, outcome: Outcome, *, quiet: bool) -> int:
     if not quiet:
         note(
-            f"work {asked.work.title} failed {counted(outcome.times, 'time')} while this waited, "
-            f"at last with exit code {outcome.status}"
+            f"work {asked.work.title} failed {counted(outcome.times, 'time')} while this command "
+            f"waited; the last exit code was {outcome.status}"
         )
         for each in outcome.lines.splitlines():
             note(f"| {each}")

@@ -159,7 +159,7 @@ def _done(change: PoolChange) -> str:
         for what, names in (
             ("added", gained),
             ("removed", change.removed),
-            ("kept after all", change.returning),
+            ("no longer leaving", change.returning),
             ("with other properties", others),
         )
         if names
@@ -170,7 +170,7 @@ def _done(change: PoolChange) -> str:
 def _grants(change: PoolChange) -> Iterator[str]:
     for subjects, said in (
         (change.expected.subjects, "expected"),
-        (change.dropped.subjects, "expected no more"),
+        (change.dropped.subjects, "no longer expected"),
     ):
         if subjects:
             yield f"{said}: {', '.join(subjects)}"
@@ -184,17 +184,17 @@ def _grants(change: PoolChange) -> Iterator[str]:
 
 def _warn_of_the_rest(change: PoolChange) -> None:
     """Say what isn't as the file says, also to those who want to hear nothing else."""
-    for names, purpose, where, goes in (
-        (change.staying, "remove", "", "leaves"),
-        (change.awaited, "add", " in another pool", "moves here"),
+    for names, where, goes in (
+        (change.staying, "", "is removed"),
+        (change.awaited, " in another pool", "moves here"),
     ):
         if names:
             are = "is" if len(names) == 1 else "are"
             each = "it" if len(names) == 1 else "each"
             resources = counted(len(names), "resource")
             note(
-                f'pool "{change.type}": {resources} to {purpose} {are} held{where}'
-                f"{_examples(names)}; {each} {goes} on release, and takes no new holder until then"
+                f'pool "{change.type}": {resources}{_examples(names)} {are} still held{where}; '
+                f"{each} {goes} when it is released, and takes no new holder until then"
             )
 
 
@@ -206,7 +206,8 @@ def _say_who_has_joined(change: PoolChange) -> None:
         if names:
             resources = f"{counted(len(names), 'resource')}{_examples(names)}"
             where = f' in pool "{elsewhere}"' if elsewhere else ""
-            note(f'pool "{change.type}": {resources} left alone{where}, joined for a time')
+            why = "joined with --ttl or --while-pid"
+            note(f'pool "{change.type}": {resources} left alone{where}, because {why}')
 
 
 def _examples(names: Sequence[str]) -> str:
@@ -324,7 +325,7 @@ def remove(
 def _refuse_patience() -> None:
     for parameter, written in (("delay_seconds", "--delay"), ("wait_seconds", "-w")):
         if was_given(parameter):
-            raise InvalidRequest(f"{written} goes with --when-ready")
+            raise InvalidRequest(f"{written} needs --when-ready")
 
 
 def _remove_when_ready(
@@ -359,8 +360,8 @@ def _remove_when_ready(
 )
 @option(
     "--grace D",
-    "With --default: grace period for resources that enter by default, in which they aren't "
-    "granted, like 2m (0 to 30d). Default: 2m.",
+    "With --default: how long a resource that is new in the default pool isn't granted, so that "
+    "another pool can take it first, like 2m (0 to 30d). Default: 2m.",
     to="grace_seconds",
 )
 @options.quiet
@@ -500,6 +501,6 @@ def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> 
     pool_options.say_done(quiet, f'deleted pool "{pool_type}"')
     if on_their_way:
         note(
-            "these stay in their pools, instead of moving there when they are released: "
+            f'no longer to move to pool "{pool_type}" when they are released: '
             f"{listed(on_their_way)}"
         )

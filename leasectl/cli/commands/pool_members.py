@@ -113,7 +113,7 @@ def uncordon(*, names: str, quiet: bool, backend: str | None) -> None:
 @option(
     "--hold",
     "Also acquire the resource, so that no job gets it before it is ready, and print the "
-    "handle. Release that to make the resource free. Queue and pace don't apply.",
+    "handle. Release the handle to make the resource free. Queue and pace don't apply.",
 )
 @option(
     "--guard-pid PID",
@@ -157,10 +157,11 @@ def join(
       leasectl release --handle "$h"
     """
     if ttl_seconds is not None and while_pid is not None:
-        raise InvalidRequest("either --ttl or --while-pid: the membership ends with one of them")
+        raise InvalidRequest("use either --ttl or --while-pid to end the membership")
     if guard_pid is not None and not hold:
         raise InvalidRequest(
-            "--guard-pid releases what --hold holds; give that, too, or --while-pid"
+            "--guard-pid releases the lease of --hold: add --hold, or use --while-pid to end the "
+            "membership with a process"
         )
     guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
     process = None if while_pid is None else process_named_by("--while-pid", while_pid)
@@ -186,7 +187,7 @@ def _joined(updated: Updated) -> str:
     """What has become of a name that has joined."""
     ((before,), (after,), _) = updated
     what = "joined again" if before.pool == after.pool else "joined"
-    return f"{what}, and to leave no more" if leaves_no_more(before, after) else what
+    return f"{what}, and no longer about to leave" if leaves_no_more(before, after) else what
 
 
 @new_command()
@@ -267,11 +268,11 @@ def expect(
         _list(open_service(backend), pool_type, wide=wide, as_json=as_json)
         return
     if as_json or wide:
-        raise InvalidRequest("--json and --wide go with --list only")
+        raise InvalidRequest("--json and --wide need --list")
     if pool_type is None:
         raise InvalidRequest(
-            "say to which pool they belong: leasectl pool expect POOL …; or list the expectations: "
-            "leasectl pool expect --list"
+            "say in which pool the names are expected: leasectl pool expect POOL …; or list all "
+            "expectations: leasectl pool expect --list"
         )
     if not subjects and not patterns:
         raise InvalidRequest("say which names: --names A,B or --match 'PATTERN'")
@@ -279,7 +280,7 @@ def expect(
     what = [*([pool_options.described(subjects)] if subjects else []), *patterns]
     if drop:
         memberships.drop(service, pool_type, subjects, patterns)
-        pool_options.say_done(quiet, f'expected no more in pool "{pool_type}": {", ".join(what)}')
+        pool_options.say_done(quiet, f'no longer expected in pool "{pool_type}": {", ".join(what)}')
         return
     before, after, _ = memberships.expect(service, pool_type, subjects, patterns)
     pool_options.say_done(quiet, f'expected in pool "{pool_type}": {", ".join(what)}')
@@ -376,7 +377,11 @@ def _state(found: Whereabouts) -> str:
     cordoned += f": {cordon_text(cordon, full=True)}" if cordon else ""
     by = f" by {found.member.holder}" if found.member.holder else ""
     left = found.held_back_seconds
-    until = "" if left is None else f" as somebody may claim it, which ends {when_due(left)}"
+    until = (
+        ""
+        if left is None
+        else f" so that another pool can take it first; can be granted {when_due(left)}"
+    )
     return f"{found.state}{by}{until}{cordoned}"
 
 
@@ -386,4 +391,4 @@ def _stays(found: Whereabouts) -> str:
         return ""
     if lifetime.process is not None:
         return f"as long as process {lifetime.process.pid} runs"
-    return f"for {format_seconds(lifetime.ttl_seconds or 0.0)} after it has joined last"
+    return f"for {format_seconds(lifetime.ttl_seconds or 0.0)} after its last join"

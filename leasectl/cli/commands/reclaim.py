@@ -40,7 +40,8 @@ from leasectl.text.wording import counted
 )
 @option(
     "--group-by K",
-    "With --excess, count all resources with one value of the property K as one handle.",
+    "With --excess, take first from the largest group of unused names with one value of the "
+    "property K, instead of from the handle with most unused names.",
     type=check_name,
     completed_from="property_keys",
     group="Leases to reclaim",
@@ -77,20 +78,20 @@ def command(
 ) -> None:
     """Ask holders to return leases that they don't use.
 
-    A lease is marked once it has been unused for --delay, as far as that can be seen from here. Its
-    holder answers as --on-reclaim of acquire and run says, or with leasectl answer. A lease that
-    the holder gives back is ready: it can't be used any more, it is freed, and its name is printed.
-    A lease in use (leasectl use) can't become ready. Without an answer the lease stays with its
-    holder.
+    A lease is marked once it has been unused for --delay. A use that is recorded on another machine
+    isn't seen, but its holder doesn't give the lease back. A holder answers a mark as --on-reclaim
+    of acquire and run says, or with leasectl answer. A lease that the holder gives back is ready:
+    it can no longer be used, it is freed, and its resource's name is printed. A lease in use
+    (leasectl use) can't become ready. Without an answer the lease stays with its holder.
 
     If fewer leases come back than wanted, the exit code is 75, and stderr gives the reason for each
-    name that wasn't freed. --excess counts from the start of this command, so a restart counts
-    again. --excess N --follow repeats until nothing unused is left; limit it with --until-free or
-    --leave-unused.
+    resource that wasn't freed. --excess N takes back N leases each time this command is started;
+    when you restart it, subtract the leases that it has printed. --excess N --follow repeats until
+    no unused lease is left; limit it with --until-free or --leave-unused.
 
-    A restart begins all delays anew. Marks of another reclaim, or of one that was killed, are
-    adopted with their answers; their delay counts from the time that the mark records. At its end
-    this command removes its marks. If it is killed, each mark expires after --delay plus -w.
+    When you restart this command, all delays begin again, except for leases that are marked
+    already: their delay counts from the time in the mark, and answers are kept. At its end this
+    command removes its marks. If it is killed, each mark expires after --delay plus -w.
 
     \b
     Examples:
@@ -107,9 +108,9 @@ def command(
         )
     )
     if wanted.group_by is not None and wanted.excess is None:
-        raise InvalidRequest("--group-by goes with --excess")
+        raise InvalidRequest("--group-by needs --excess")
     if dry_run and wanted.follows:
-        raise InvalidRequest("--dry-run doesn't go with --follow")
+        raise InvalidRequest("--dry-run can't be combined with --follow")
     service = open_service(backend)
     check_names(service, pool_type, wanted.names or ())
     if dry_run:

@@ -41,7 +41,8 @@ from leasectl.text.wording import counted, listed
 @word("handle_words", "H", stands_for="handles", nargs=-1)
 @option(
     "-n, --names A,B",
-    "The leases of these resources, also as status shortens them: --03; may be repeated.",
+    "The leases of these resources; may be repeated. The short form in the table of status, "
+    "like --03 for azure--install--03, works, too.",
     to="lists_of_names",
     type=options.name_list,
     completed_from="released_names",
@@ -51,7 +52,7 @@ from leasectl.text.wording import counted, listed
 @option("--scope [test]", "The leases listed in $SHARED_DIR/leases.", group="Leases to release")
 @option(
     "--all",
-    "The leases of your job and build in this state directory; with --force, of all jobs.",
+    "All leases of your job and build in this state directory; with --force, of all jobs.",
     to="everything",
     group="Leases to release",
 )
@@ -86,9 +87,9 @@ from leasectl.text.wording import counted, listed
 )
 @option(
     "--holder ID",
-    "With --names: release only if ID still holds the lease, else exit with 77. ID is a "
-    "holder_identity of status --json, JOB/BUILD or a handle. With --waiting: its requests are "
-    "withdrawn.",
+    "With --names: release only if ID still holds the lease, else exit with 77. With --waiting: "
+    "withdraw the requests of ID. ID is JOB/BUILD, a handle, or a holder_identity that status "
+    "prints with --json.",
     group="Leases to release",
 )
 @option(
@@ -130,14 +131,14 @@ def command(
 
     A release with --delay applies to the lease that the handle holds now: if the handle is
     reacquired meanwhile, the new lease stays. To change the time, release again with --delay and
-    --detach. A lease with a ttl lasts longer with: leasectl renew H --ttl D
+    --detach. A delay doesn't change a ttl; to make that longer: leasectl renew H --ttl D
 
-    With --names you can release what your own job and build hold; with --force, any lease. The
-    holder's leasectl run stops its command (exit code 79), and the lease is free once the
-    command has ended, or its ttl has passed. A lease without run and ttl is free at once; stop what
-    uses the resource yourself. --now frees the lease at once in any case, for example when its
-    machine is gone. Make sure that nothing uses the resource any more, or that it rejects older
-    fencing tokens.
+    With --names you can release what your own job and build hold. With --force you can release any
+    lease: the holder's leasectl run stops its command (exit code 79), and the resource is free once
+    the command has ended, or the lease's ttl has passed. If the holder uses neither leasectl run
+    nor a ttl, the resource is free at once: stop the processes that use it. With --now the resource
+    is free at once in any case, for example when the holder's machine is gone. Make sure that
+    nothing still uses the resource, or that it rejects older fencing tokens.
 
     \b
     Examples:
@@ -224,8 +225,8 @@ def command(
     unlist_stale(service, in_scope.stale)
     if in_scope.foreign:
         note(
-            f"{', '.join(in_scope.foreign)}: not released, as another job holds it now; removed "
-            "from the list in SHARED_DIR"
+            f"{', '.join(in_scope.foreign)}: not released, because another job is the holder now; "
+            "removed from the list in SHARED_DIR"
         )
     if in_scope.unknown:
         raise unknown_here(service, in_scope.unknown)

@@ -55,6 +55,6 @@ def _tell_of_release(service: Service, handle: Handle) -> None:
     if left is None or (ttl is not None and left >= ttl):
         return
     note(
-        f"{handle.id} is released {when_due(left)}; to put that off: "
+        f"{handle.id} is released {when_due(left)}; to release it later: "
         f"leasectl release {handle.id} --delay D --detach"
     )

@@ -130,7 +130,7 @@ def exit_codes(text: str) -> tuple[int, ...]:
 )
 @option(
     "--on-lost [term|kill|ignore]",
-    "What to do with the command when its lease is lost: send TERM, and KILL if it goes on; "
+    "What to do with the command when its lease is lost: send TERM, and KILL if it continues; "
     "send KILL; or let it run.",
     group="End of the lease",
     default="term",
@@ -156,7 +156,8 @@ def command(
     command has ended, or earlier by --release-after. If leasectl itself is killed, the lease is
     kept until the command has ended. Signals are forwarded to the command.
 
-    If --optional continues without a lease, only LEASECTL_ATTEMPT is set.
+    If --optional continues without a lease, LEASECTL_ATTEMPT is set, and the other variables below
+    aren't.
 
     \b
     Example:

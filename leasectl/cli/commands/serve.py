@@ -44,10 +44,10 @@ Run a lease-proxy server with a web page.
 
 It serves leases of {served}.
 
-Prints its URL once it answers, closes stdout, and serves until TERM, INT or HUP, or until the
-process that --guard-pid names ends. With --print-env
-it runs in the background, like ssh-agent: it prints the variables to export and logs errors to
-serve.log in the state directory.
+Prints its URL once it answers, closes stdout, and serves until TERM or INT (without a token file
+also until HUP), or until the process that --guard-pid names ends. With --print-env it runs in the
+background, like ssh-agent: it prints the variables to export and logs errors to serve.log in the
+state directory.
 
 Scripts made for ci-operator's lease proxy run unchanged; with --print-env, scripts that call curl
 need --no-token. A client that disconnects while it waits leaves the queue. A lease lasts until it
@@ -107,14 +107,16 @@ def parse_address(text: str) -> tuple[str, int]:
 )
 @option(
     "--strict-release",
-    "Let a client of the lease proxy's protocol release only what was acquired with the same "
-    "Idempotency-Key, or what was acquired without one if it sends none.",
+    "Let a client of the lease proxy's protocol release a lease only with the Idempotency-Key "
+    "that it was acquired with. Without a key, a client can only release leases that were "
+    "acquired without a key.",
 )
 @option(
     "--token-file FILE",
     "Require a bearer token of this file: one token, or lines NAME RIGHTS TOKEN, with the "
-    "rights use or use,admin. HUP reads it again. Clients name their token in LEASECTL_TOKEN_FILE. "
-    "Default: with --print-env a new file in the state directory, otherwise no token.",
+    "rights use or use,admin. On HUP the server reads the file again. Clients put their token "
+    "alone into a file, and that file's path into LEASECTL_TOKEN_FILE. Default: with --print-env "
+    "a new file in the state directory, otherwise no token.",
 )
 @option(
     "--no-token",

@@ -27,8 +27,8 @@ def init_command(*, shell: str) -> None:
 
     lease__acquire, lease__release, lease__reacquire and lease__cat work like the commands, and use
     the same backend. lease__guard, lease__trap and lease__untrap add cleanup to the traps that a
-    script already has. In the client.sh that CI mounts, the same functions do a dry run if no
-    variable names a backend.
+    script already has. If no variable names a backend, these functions use the embedded pool; those
+    of the client.sh that CI mounts do a dry run.
 
     \b
     Example:

@@ -74,8 +74,8 @@ def command(
 
     The chart shows, in columns of equal time, the average number of held resources and of waiting
     requests, and the peak of starts within a minute. The --plot of one pool also shows who held
-    what, and the wait before. --json has the same numbers, durations in
-    seconds and times in RFC 3339.
+    which resource, and how long each holder waited for it. --json has the same numbers, durations
+    in seconds and times in RFC 3339.
 
     The numbers come from the events that are kept; see: leasectl events --help
 
@@ -151,7 +151,8 @@ def _shown(found: Mapping[str, Statistics], rows: Sequence[PictureRow]) -> str:
     if rows:
         parts.append(picture(rows, width=width, look=look_of_pictures()))
     if len(rows) == _MOST_PICTURES < len(found):
-        parts.append(f"pictures are of the {len(rows)} with the most grants; of one: -t POOL\n")
+        shown = f"charts of the {len(rows)} pools with the most grants"
+        parts.append(f"{shown}; for the chart of another pool: -t POOL\n")
     return "\n".join(parts)
 
 

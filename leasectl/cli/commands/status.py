@@ -52,9 +52,9 @@ def command(
     ENDS      time of release or expiry; renewed: the holder renews the lease, so
               it doesn't expire; ttl 1m: it expires 1m after its last renewal
     GUARD     process whose end releases the lease; unguarded: none; elsewhere:
-              acquired with another state directory, perhaps on HOST;
-              unconfirmed: granted by serve, and not yet acknowledged by the
-              client
+              acquired with another state directory, maybe on the machine in
+              the column HOST; unconfirmed: granted by serve, and not yet
+              acknowledged by the client
     ASKS FOR  number of resources that a waiter wants, or the name of one; WHERE
               shows the properties that they must have; suspended: the waiter
               is stopped, no resource matches, or --each waits for another

@@ -240,7 +240,7 @@ def _side_by_side(panels: Sequence[Sequence[Line]], room: int) -> list[Line]:
 def _caption(series: Series, *, elapsed: bool) -> str:
     clock = "since the start" if elapsed else "in UTC"
     step = format_seconds(series.step_seconds)
-    return f"time {clock}; a column is {step}: average held and waiting, most starts"
+    return f"time {clock}; each column is {step}: average held and waiting, maximum of starts"
 
 
 def _written(line: Line, width: int, *, colour: bool) -> str:

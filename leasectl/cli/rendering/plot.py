@@ -230,7 +230,7 @@ def _draw_lanes(place: Any, bars: Sequence[LeaseBar], names: Sequence[str], seri
     place.set_ylim(len(names) - 0.4, -0.6)
     place.set_xlim(0, span)
     _draw_grid(place, "x")
-    place.set_title("who held what, and the wait before", loc="left", fontsize="medium")
+    place.set_title("who held which resource, and waited for it", loc="left", fontsize="medium")
 
 
 def _label_time(place: Any, series: Series, at_most: int, *, elapsed: bool) -> None:

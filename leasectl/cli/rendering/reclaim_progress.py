@@ -47,7 +47,7 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
         show(table(_COLUMNS, rows, output_width(), colour=shows_colour()).text)
     in_use = sum(each.is_in_use for each in held)
     if in_use and not as_json:
-        note(f"{counted(in_use, 'lease')} of the pool in use, as far as that can be seen from here")
+        note(f"{counted(in_use, 'lease')} of the pool in use, as far as this machine can see")
     if step.ask and not as_json:
         note(f"would be asked for {when_due(wanted.delay_seconds)}, if still unused then")
     missing = step.missing - len(found)
@@ -58,7 +58,7 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
             "--leave-unused, or not held"
         )
     if not found and not missing and not as_json:
-        note("nothing is in excess")
+        note("no lease needs to be taken back")
 
 
 def _why_adopted(each: Held) -> str:
@@ -170,7 +170,7 @@ class ReclaimProgress:
         self.line.say(text, lambda width: shorten(text, width, cut="end"))
 
     def _said_of(self, progress: Progress) -> str:
-        missing = f"{counted(progress.missing, 'lease')} to come back"
+        missing = f"{counted(progress.missing, 'lease')} still to come back"
         if not progress.missing:
             return "nothing is to come back now"
         if progress.asked:

@@ -76,7 +76,7 @@ def _tell(released: Sequence[str], forced: Sequence[Forced], form: ReleasedForm)
             note(f"took {each.name} from {holder}; {_when_free(each)}")
         else:
             what = printable(each.ended_before, longest=1000)
-            note(f"{each.name} of {holder} had ended already ({what}); {_when_free(each)}")
+            note(f"{holder} had already lost {each.name} ({what}); {_when_free(each)}")
 
 
 def leaves_later(forced: Forced, pool_type: str) -> str:
@@ -93,10 +93,10 @@ def _when_free(forced: Forced) -> str:
     if forced.is_at_risk:
         return (
             f"it is free now. Warning: its former holder (fencing token {forced.fence}) may still "
-            f"use it; stop that, or have the resource reject tokens up to {forced.fence}"
+            f"use it; stop that holder, or have the resource reject tokens up to {forced.fence}"
         )
     if left == 0:
-        return "it is free now; stop by hand what may still use it"
+        return "it is free now; stop the processes that may still use it"
     at_latest = "" if left is None else f", at the latest {when_due(left)}"
     now = (
         f"; if its machine is gone, free it now with: leasectl release --names {forced.name} "

@@ -198,9 +198,9 @@ class Shown:
         """How far grants are from the recorded ones, under the policy that these came by."""
         recorded = self._scenario.recorded
         return [
-            f"{printable(text)}: each grant is within "
-            f"{format_seconds(deviation * recorded.makespan_seconds)} of the recorded one, "
-            f"{deviation:.1%} of {format_seconds(recorded.makespan_seconds)}"
+            f"policy {printable(text)}: simulated grants differ from the recorded ones by at most "
+            f"{format_seconds(deviation * recorded.makespan_seconds)} ({deviation:.1%} of the "
+            f"makespan, {format_seconds(recorded.makespan_seconds)})"
             f"{_granted_in_one(run, recorded)}\n"
             for (text, run), deviation in zip(self._runs, self._deviations)
             if recorded is not None and deviation is not None and text == self._checked
@@ -281,4 +281,4 @@ def _granted_in_one(run: Run, recorded: Run) -> str:
     """How many got something in the one and nothing in the other, which is no matter of time."""
     pairs = zip(run.grants, recorded.grants)
     apart = sum((here is None) != (there is None) for here, there in pairs)
-    return f"; {counted(apart, 'job')} got a grant in only one of the two" if apart else ""
+    return f"; {counted(apart, 'job')} got a grant in only one of them" if apart else ""

@@ -139,13 +139,13 @@ class Waiting:
                 "each (--each)"
             )
         if start_delay_seconds >= 1 and handle.names:
-            subject = "held back" if is_named else f"{_named(handle.names)} is held back"
-            said.append(f"{subject}, to start {when_due(start_delay_seconds)} (--start-jitter)")
+            start = f"start {when_due(start_delay_seconds)} (--start-jitter)"
+            said.append(start if is_named else f"{_named(handle.names)}: {start}")
             is_named = True
         after = handle.request.release_after_seconds
         if after is not None and handle.names:
-            subject = "to be released" if is_named else f"{_named(handle.names)} will be released"
-            said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
+            end = f"release {when_due(start_delay_seconds + after)} (--release-after)"
+            said.append(end if is_named else f"{_named(handle.names)}: {end}")
         self.line.clear()
         if said:
             note("; ".join(said))

@@ -268,10 +268,11 @@ class Context:
         view = self.pool(pool_type)
         if view.pool is not None and view.pool.state in ("making", "closing"):
             is_made = view.pool.state == "making"
-            why = "yet: it is being made" if is_made else "any more: it is being deleted"
+            what = "created" if is_made else "deleted"
+            then = ", then create it again" if is_made else ""
             return NotFound(
-                f'no pool "{pool_type}" {why}; if the process that does it was killed, end it '
-                f"with: leasectl pool delete {pool_type}"
+                f'no pool "{pool_type}": it is just being {what}; if the command for that was '
+                f"killed, run: leasectl pool delete {pool_type}{then}"
             )
         damaged = self.objects.why_missing(pool_type, len(view.resources))
         if damaged is not None:

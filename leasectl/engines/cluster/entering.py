@@ -181,7 +181,7 @@ class Update:
             if taken is not None and (self._making is None or taken != self._making.type):
                 raise InvalidRequest(
                     f'resource "{name}" is being put into pool "{taken}", which is being created; '
-                    f"if its creator was killed, end it with: leasectl pool delete {taken}"
+                    f"if the command for that was killed, run: leasectl pool delete {taken}"
                 )
             self.before[name] = known.member(name)
             self.after[name] = self._decide(self.before[name], pools)

@@ -291,7 +291,7 @@ def _after(done: Sequence[Member], error: LeaseError) -> LeaseError:
     if not done:
         return error
     names = tuple(each.name for each in done)
-    after = type(error)(followed_by(error, f"that is done already for {listed(names)}"))
+    after = type(error)(followed_by(error, f"already changed: {listed(names)}"))
     if isinstance(after, InvalidRequest):
         after.done = names
     return after

@@ -51,7 +51,7 @@ def parse_time(text: object) -> float:
     """Read a MicroTime, or a Time: wall clock, in seconds."""
     found = _MICRO_TIME.fullmatch(read_text(text))
     if found is None:
-        raise Malformed("a time is none")
+        raise Malformed("a field isn't a time")
     micros = (found[2] or "").ljust(6, "0")[:6]
     seconds = datetime.fromisoformat(f"{found[1]}.{micros}+00:00").timestamp()
     if seconds < 0:
@@ -78,7 +78,7 @@ def read_natural(value: Any) -> int:
     """A whole number that isn't less than 0."""
     number = read_integer(value)
     if number < 0:
-        raise Malformed("a number is less than 0")
+        raise Malformed("a number is negative")
     return number
 
 
@@ -86,7 +86,7 @@ def read_positive(value: Any) -> float:
     """A duration, in seconds."""
     number = read_number(value)
     if number <= 0:
-        raise Malformed("a duration is none")
+        raise Malformed("a duration isn't positive")
     return number
 
 
@@ -94,14 +94,14 @@ def read_not_negative(value: Any) -> float:
     """A duration, or none."""
     number = read_number(value)
     if number < 0:
-        raise Malformed("a duration is none")
+        raise Malformed("a duration is negative")
     return number
 
 
 def read_state(value: Any) -> PoolState:
     """Read the state of a pool."""
     if value not in get_args(PoolState):
-        raise Malformed("a state is none")
+        raise Malformed("a field isn't a pool's state")
     state: PoolState = value
     return state
 
@@ -311,7 +311,7 @@ def read_settings(record: Record) -> PoolSettings:
         aging_seconds=read_not_negative(record["aging_seconds"]),
     )
     if settings.burst < 1:
-        raise Malformed("a burst is none")
+        raise Malformed("a burst is less than 1")
     return settings
 
 
@@ -424,5 +424,5 @@ def read_event_kind(value: object) -> EventKind:
     """Read a kind of event, which may be one of a later version."""
     kind = read_text(value)
     if not kind.replace(" ", "").isalpha() or not kind.isascii() or len(kind) > _LONGEST_KIND:
-        raise Malformed("a kind of event is none")
+        raise Malformed("a field isn't a kind of event")
     return cast(EventKind, kind)

@@ -90,7 +90,7 @@ def _prefix(url: str, text: str) -> str:
     prefix = text.rstrip("/")
     for part in prefix.split("/")[1:]:
         if not _PREFIX_PART.fullmatch(part) or part in (".", ".."):
-            raise _wrong(url, f'has "{printable_url(part)}" in its prefix')
+            raise _wrong(url, f'has the invalid part "{printable_url(part)}" in its prefix')
     if len(prefix) > _LONGEST_PREFIX:
         raise _wrong(url, f"has a prefix of more than {_LONGEST_PREFIX} characters")
     return prefix or DEFAULT_PREFIX

@@ -79,7 +79,7 @@ def parse_answer(url: str, answer: Answer) -> Json:
     if not isinstance(said, dict) or (answer.status != 200 and "code" not in said):
         shown = redirection(answer) or printable(answer.text[:200].strip(), longest=60)
         words = f"{answer.status} ({shown or 'nothing'})"
-        raise NoAnswer(f"answered {words}, which etcd's v3 gateway wouldn't")
+        raise NoAnswer(f"answered {words}, which isn't an answer of etcd's v3 gateway")
     if answer.status == 200 and "error" not in said:
         return said
     raise _refusal(url, said)
@@ -142,7 +142,7 @@ class Failures:
         advice = advice_of(*(reason.advice for reason in self._reasons.values()))
         if not advice and limit:
             several = len(self._reasons) > 1
-            advice = "are they there, and do they" if several else "is it there, and does it"
+            advice = "are they up, and do they" if several else "is it up, and does it"
             advice += " have a quorum?"
             if self._reasons and all("refused" in str(each) for each in self._reasons.values()):
                 advice = "is etcd running there?"

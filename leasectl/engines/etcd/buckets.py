@@ -310,7 +310,7 @@ def read_time(value: Any) -> float:
     """Read a time on the wall clock, in seconds, that a calendar has."""
     number = read_number(value)
     if not 0 <= number < YEAR_10000:
-        raise Malformed("a time is none")
+        raise Malformed("a field isn't a time")
     return number
 
 

@@ -470,11 +470,11 @@ class Gateway:
         except (NoAnswer, Unauthenticated) as reason:
             why = reason if isinstance(reason, NoAnswer) else NoAnswer(str(reason))
             raise NoAnswer(
-                f"no token: {why}", advice=why.advice, sent=False, lasting=why.lasting
+                f"can't get a token: {why}", advice=why.advice, sent=False, lasting=why.lasting
             ) from reason
         token = str(said.get("token", ""))
         if not token.isascii() or not token.isprintable():
-            raise NoAnswer("its token can't be read", sent=False)
+            raise NoAnswer("the token in its answer can't be read", sent=False)
         return token
 
     def _post(
@@ -505,9 +505,9 @@ class Gateway:
             ) from refusal
         except CommonNameRefused as refusal:
             raise NotAllowed(
-                f"{endpoint}: {refusal}; where etcd demands users, its gateway takes no "
-                "certificate with a common name: name one without CN in LEASECTL_CERT_FILE, and "
-                f"{_NAME_USER}"
+                f"{endpoint}: {refusal}; with authentication on, etcd's gateway refuses client "
+                "certificates that have a common name: name a file with a certificate without CN "
+                f"in LEASECTL_CERT_FILE, and {_NAME_USER}"
             ) from refusal
 
 

@@ -396,7 +396,7 @@ class EtcdObjects:
             there = self.read(found.id.name)
             if there is None or there.id.uid != found.id.uid:
                 return
-        raise CorruptState(f"{printable(found.id.name)} changes faster than it is removed")
+        raise CorruptState(f"{printable(found.id.name)} changes too fast to be removed; try again")
 
     def write_together(
         self,
@@ -682,7 +682,7 @@ class EtcdObjects:
         return None
 
     def why_unreadable(self, name: str) -> LeaseError:
-        return CorruptState(f"etcd: {printable(name)} is another kind of object")
+        return CorruptState(f"etcd: {printable(name)} is another kind of object than expected")
 
     def is_forbidden(self, error: BaseException) -> bool:
         cause = error.__cause__

@@ -122,7 +122,7 @@ def _unpacked(value: str) -> bytes:
     inflating = zlib.decompressobj()
     text = inflating.decompress(b64decode(value, validate=True), _LONGEST_BYTES)
     if not inflating.eof:
-        raise Malformed("a pack has no end")
+        raise Malformed("packed events are cut off")
     return text
 
 
@@ -138,10 +138,10 @@ def _events(record: dict[str, list[Any]]) -> list[Event]:
             columns.append(repeat(_DEFAULTS[field], length))
             continue
         if len(column) != length:
-            raise Malformed("a column is longer than another")
+            raise Malformed("columns of events have different lengths")
         columns.append(_read_column(field, column))
     if not all(map(operator.le, record["number"], record["number"][1:])):
-        raise Malformed("events are in no order")
+        raise Malformed("events are out of order")
     return list(map(Event._make, zip(*columns)))
 
 
@@ -152,7 +152,7 @@ def _read_column(field: str, column: list[Any]) -> list[Any]:
         values.discard(None)
     if field in _TYPES:
         if not set(map(type, values)) <= _TYPES[field]:
-            raise Malformed("a number is none")
+            raise Malformed("a field isn't a number")
         if _TYPES[field] is _SECONDS_TYPES and values:
             read_time(min(values))
             read_time(max(values))

@@ -232,7 +232,7 @@ def parse_outcome(
         if len(found) != sum(
             "request_range" in each for each in (then if succeeded else otherwise)
         ):
-            raise Malformed("it answers more or fewer reads than were asked")
+            raise Malformed("the number of answers differs from the number of reads")
     except MALFORMED as error:
         raise unreadable_answer(error) from error
     return Outcome(succeeded, revision, tuple(found), repeated)
@@ -241,8 +241,8 @@ def parse_outcome(
 def unreadable_answer(error: Exception) -> CorruptState:
     """The error for an answer that etcd wouldn't give."""
     return CorruptState(
-        f"etcd gave an answer that can't be read: {reason_of(error)}; is it etcd that "
-        "answers there?"
+        f"etcd gave an answer that can't be read ({reason_of(error)}); is this the address of "
+        "an etcd?"
     )
 
 

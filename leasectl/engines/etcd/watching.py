@@ -143,14 +143,14 @@ class EtcdWatch(CuttableStream):
         except NoAnswer as reason:
             self._gateway.leave(self.member)
             raise WatchEnded(str(reason)) from reason
-        raise WatchEnded("the member has ended it")
+        raise WatchEnded("the member has ended the watch")
 
     def _happened(self, event: Any) -> Happened:
         try:
             kv = parse_key_value(event["kv"])
             is_gone = event.get("type") == "DELETE"
         except MALFORMED as error:
-            raise WatchEnded(f"no event: {reason_of(error)}") from error
+            raise WatchEnded(f"an event can't be read: {reason_of(error)}") from error
         return self._tell(kv, is_gone)
 
 
@@ -169,7 +169,7 @@ def _result(line: str) -> Any:
     try:
         result = read_json(line)["result"]
         if read_integer(result.get("compact_revision", 0)):
-            raise WatchEnded("etcd has forgotten what it was to begin with")
+            raise WatchEnded("etcd has compacted the revision that the watch should start at")
         if result.get("canceled"):
             reason = printable(str(result.get("cancel_reason", "")), longest=120)
             if "permission denied" in reason:
@@ -178,4 +178,4 @@ def _result(line: str) -> Any:
         _revision(result)
         return result
     except MALFORMED as error:
-        raise NoAnswer(f"no event: {reason_of(error)}") from error
+        raise NoAnswer(f"an event can't be read: {reason_of(error)}") from error

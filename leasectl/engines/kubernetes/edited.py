@@ -94,7 +94,7 @@ def why_taken(raw: Json, namespace: str) -> LeaseError | None:
         )
     if isinstance(found, Unreadable):
         return CorruptState(
-            f"{shown} was edited, and can't be read any more ({found.why}); correct "
+            f"{shown} was edited, and can no longer be read ({found.why}); correct "
             f"it, or delete it with: kubectl delete lease -n {namespace} {name}"
         )
     if kind_of(raw):

@@ -26,7 +26,7 @@ from leasectl.errors import AccessRefused
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
 from leasectl.system.clock import rfc3339
 
-_IN_CLUSTERS = "a cluster keeps them for an hour, or as long as its --event-ttl says"
+_IN_CLUSTERS = "a cluster keeps events for its --event-ttl, by default an hour"
 _Answer = TypeVar("_Answer")
 
 
@@ -163,12 +163,12 @@ def _numbered(events: Sequence[Event], only_here: frozenset[tuple[object, ...]])
 def _reach(found: Iterable[Event], only_here: Sequence[Event]) -> str:
     oldest = min((each.time for each in found), default=None)
     if oldest is None:
-        what = "no events of other machines are kept by the cluster any more"
+        what = "the cluster no longer has events of other machines"
         return f"{what}: {_IN_CLUSTERS}" if only_here else ""
     since = str(rfc3339(int(oldest))).replace(".000000", "")
-    what = f"there are events of all machines since {since}"
+    what = f"events of all machines are shown since {since}"
     if only_here and only_here[0].time < oldest:
-        what += "; before that, only of this machine"
+        what += "; earlier ones of this machine only"
     return f"{what} ({_IN_CLUSTERS})"
 
 

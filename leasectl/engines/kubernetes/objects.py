@@ -121,7 +121,9 @@ class KubernetesObjects:
         raw = self.get(name)
         if raw is None:
             return None
-        return parse_object(raw) or Unreadable(identity_of(raw), raw, "", "it isn't of leasectl")
+        return parse_object(raw) or Unreadable(
+            identity_of(raw), raw, "", "it was not made by leasectl"
+        )
 
     def list(self, which: Selection) -> Seen:
         items, version = self.list_raw(labels_of_selection(which))
@@ -277,11 +279,13 @@ class KubernetesObjects:
         else:
             return None
         there = counted(resources, "resource")
-        return NotFound(f'no pool "{name}", but {there} of it: {was}; see: leasectl doctor')
+        return NotFound(f'no pool "{name}", although it has {there}: {was}; see: leasectl doctor')
 
     def why_unreadable(self, name: str) -> LeaseError:
         why = self._why_taken(self.get(name))
-        return why or CorruptState("a Lease has the name of another kind of leasectl's")
+        return why or CorruptState(
+            f'Lease "{name}" is another kind of leasectl object than expected'
+        )
 
     def is_forbidden(self, error: BaseException) -> bool:
         return is_not_permitted(error)

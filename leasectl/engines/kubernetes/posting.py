@@ -103,7 +103,7 @@ def parse_post(raw: Json) -> list[Event]:
     try:
         records = read_json(annotations_of(raw)[_EVENTS])
         if not isinstance(records, list) or len(records) > NUMBERS_PER_VERSION:
-            raise Malformed("events are no list")
+            raise Malformed("events aren't a list")
         return [
             read_event(each, read_number, number=version + number, type=read_name(each["type"]))
             for number, each in enumerate(records)
@@ -133,7 +133,7 @@ def _note(event: Event) -> str:
     elif event.kind == "granted":
         text = f"{names} of {event.type} to {who}{_after(event.wait_seconds)}"
     elif event.kind == "gave up":
-        text = f"{who} waits no more{_after(event.wait_seconds)}{reason}"
+        text = f"{who} no longer waits{_after(event.wait_seconds)}{reason}"
     elif event.kind in ("released", "lost"):
         text = f"{names} of {who}{_after(event.hold_seconds)} {how_ended(event.by)}{reason}"
     else:

@@ -143,7 +143,7 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
     notes = annotations_of(raw)
     name = read_name(notes[NAME])
     if id_.name != object_of_resource(name):
-        raise Malformed(f"it says that it is {name}")
+        raise Malformed(f"its annotations are those of resource {name}")
     pool = _type_in(raw, notes) if notes.get(TYPE) is not None else None
     last = mapping(read_json(notes.get(LAST, "{}")))
     said = mapping(read_json(notes.get(MEMBER, "{}")))
@@ -217,7 +217,7 @@ def _read_note(notes: Mapping[str, Any], fence: int) -> tuple[str | None, str]:
 def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
     notes = annotations_of(raw)
     if not id_.name.startswith(TICKET_PREFIX):
-        raise Malformed("it isn't called as a ticket")
+        raise Malformed("its name isn't that of a ticket")
     record = read_json(notes[TICKET])
     spec = mapping(raw.get("spec"))
     # Until the first renewal writes it down; after that whoever edits it makes it no better.
@@ -239,7 +239,7 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
     notes = annotations_of(raw)
     pool_type = _type_in(raw, notes)
     if id_.name != object_of_pool(pool_type):
-        raise Malformed(f"it says that it is pool {pool_type}")
+        raise Malformed(f"its annotations are those of pool {pool_type}")
     settings = read_settings(mapping(read_json(notes[SETTINGS])))
     level, last_grant = read_json(notes.get(PACE, '[0, ""]'))
     state, word = read_json(notes.get(STATE, '["open", ""]'))
@@ -268,7 +268,7 @@ def _read_epoch(notes: Json) -> tuple[str, int]:
 
 def _read_belonging(id_: Identity, raw: Json) -> BelongingObject:
     if id_.name != OBJECT_OF_BELONGING:
-        raise Malformed("it isn't called so")
+        raise Malformed("its name doesn't match its content")
     notes = annotations_of(raw)
     pools, pending = Pools(frozenset()), None
     if BELONGING in notes or EXPECT not in notes:
@@ -285,7 +285,7 @@ def _read_values(id_: Identity, raw: Json) -> ValuesObject:
     notes = annotations_of(raw)
     space, _, subject = read_text(notes[SUBJECT]).partition("/")
     if id_.name != object_of_values(space, subject):
-        raise Malformed(f"it says that it is of {space}/{subject}")
+        raise Malformed(f"its annotations are those of {space}/{subject}")
     record = read_json(notes[KEPT])
     said = {kind: _read_said(notes, kind, each) for kind, each in record["said"].items()}
     contents = {word: read_until(until) for word, until in record["contents"].items()}
@@ -299,7 +299,7 @@ def _read_content(id_: Identity, raw: Json) -> ContentObject:
     if parts.kind != CONTENT or id_.name != object_of_content(
         parts.space, parts.subject, parts.word
     ):
-        raise Malformed(f"it says that it is {key}")
+        raise Malformed(f"its annotations are those of {key}")
     return ContentObject(id_, raw, key, _read_said(notes, CONTENT, read_json(notes[KEPT])))
 
 

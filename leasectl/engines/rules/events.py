@@ -30,11 +30,11 @@ POOL_DELETED = "the pool was deleted"
 _HOW: dict[str, str] = {
     "command": "by leasectl release",
     "delay": "at its release time",
-    "guard": "as its guard ended",
-    "run": "as its run ended",
-    "ttl": "as its ttl expired",
+    "guard": "because its guard ended",
+    "run": "because its leasectl run ended",
+    "ttl": "because its ttl expired",
     "force": "by force",
-    "removal": "as it was taken out of the pool",
+    "removal": "because it was removed from the pool",
     "reclaim": "by a reclaim",
 }
 _GOT = "got a lease of "
@@ -183,7 +183,7 @@ def belonging_changes(before: Pools, after: Pools) -> tuple[MembershipChange, ..
 def _default_changes(before: Pools, after: Pools) -> Iterator[tuple[str, str]]:
     is_same = before.default == after.default
     if before.default is not None and not is_same:
-        yield before.default, "not the default pool any more"
+        yield before.default, "no longer the default pool"
     if after.default is None or (is_same and before.grace_seconds == after.grace_seconds):
         return
     was = _grace(before) if is_same else before.default or "none"
@@ -197,7 +197,7 @@ def _grace(pools: Pools) -> str:
 def _pattern_changes(before: Pools, after: Pools) -> Iterator[tuple[str, str]]:
     for pattern, pool_type in sorted(before.patterns.items()):
         if after.patterns.get(pattern) != pool_type:
-            yield pool_type, f'"{pattern}" not expected any more'
+            yield pool_type, f'"{pattern}" no longer expected'
     for pattern, pool_type in sorted(after.patterns.items()):
         if before.patterns.get(pattern) != pool_type:
             yield pool_type, f'"{pattern}" expected'
@@ -206,7 +206,7 @@ def _pattern_changes(before: Pools, after: Pools) -> Iterator[tuple[str, str]]:
 def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
     if new.expected != old.expected:
         if old.expected is not None:
-            yield old.expected, " not expected any more"
+            yield old.expected, " no longer expected"
         if new.expected is not None:
             yield new.expected, " expected"
     if old.pool != new.pool:
@@ -222,11 +222,11 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
     if new.moves_to != old.moves_to and new.moves_to is not None:
         yield new.pool, f" to go to {new.moves_to} when free"
     if stays_after_all(old, new):
-        yield new.pool, f" not to go to {old.moves_to} any more"
+        yield new.pool, f" no longer to go to {old.moves_to}"
     if new.leaves and not old.leaves and old.pool == new.pool:
         yield new.pool, " to leave when free"
     if leaves_no_more(old, new):
-        yield new.pool, " not to leave any more"
+        yield new.pool, " no longer to leave"
     if new.properties != old.properties and old.pool is not None:
         yield new.pool, " with other properties"
 

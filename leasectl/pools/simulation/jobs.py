@@ -154,7 +154,7 @@ def parse_holds_file(text: str, where: str) -> list[float]:
         if line == 1 and cells == ["hold"]:
             continue
         if len(cells) != 1:
-            raise _refusal(where, line, "one duration a line is wanted")
+            raise _refusal(where, line, "write one duration per line")
         holds.append(_parsed(parse_duration, cells[0], where, line))
     if not holds:
         raise InvalidRequest(f"{where}: no hold time in it")
@@ -168,16 +168,16 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
         if not content.strip() or content.lstrip().startswith("#"):
             continue
         if len(content) > _LONGEST_LINE:
-            raise _refusal(where, line, "a line as long as this is none of a list of jobs")
+            raise _refusal(where, line, "this line is too long for a list of jobs")
         number += 1
         if number == 1:
             separator = _separator(content)
         if number > MOST_JOBS + 1:
-            raise InvalidRequest(f"{where}: more than {MOST_JOBS} jobs are too many")
+            raise InvalidRequest(f"{where}: too many jobs; at most {MOST_JOBS} are allowed")
         try:
             (cells,) = csv.reader([content], delimiter=separator, strict=True)
         except (csv.Error, ValueError):
-            raise _refusal(where, line, "no comma-separated values") from None
+            raise _refusal(where, line, "these aren't comma-separated values") from None
         yield line, [cell.strip() for cell in cells]
 
 
@@ -194,10 +194,10 @@ def _columns(cells: list[str], where: str, line: int) -> tuple[str, ...]:
     for cell in cells:
         if cell not in COLUMNS:
             near = nearest(cell, COLUMNS)
-            hint = f'did you mean "{near}"?' if near else f"known are {', '.join(COLUMNS)}"
-            raise _refusal(where, line, f'no column "{printable(cell)}" can be there; {hint}')
+            hint = f'did you mean "{near}"?' if near else f"known: {', '.join(COLUMNS)}"
+            raise _refusal(where, line, f'unknown column "{printable(cell)}"; {hint}')
         if cells.count(cell) > 1:
-            raise _refusal(where, line, f'column "{cell}" is there twice')
+            raise _refusal(where, line, f'column "{cell}" is given twice')
     if "at" not in cells:
         raise _refusal(where, line, 'column "at" is missing: when each job arrives')
     return tuple(cells)
@@ -208,14 +208,11 @@ def _arrival(
 ) -> tuple[float, bool, Arrival]:
     """One line: its time, whether that is a date, and what else it says."""
     if len(cells) != len(columns):
-        wanted, there = (
-            f"{counted(len(each), 'value')} {'is' if len(each) == 1 else 'are'}"
-            for each in (columns, cells)
-        )
-        raise _refusal(where, line, f"{wanted} wanted, and {there} there")
+        values = counted(len(cells), "value")
+        raise _refusal(where, line, f"{values} for {counted(len(columns), 'column')}")
     given = {column: cell for column, cell in zip(columns, cells) if cell}
     if "at" not in given:
-        raise _refusal(where, line, "it doesn't say when the job arrives")
+        raise _refusal(where, line, 'no value in column "at": when the job arrives')
     date = _date(given["at"])
     at = _parsed(_since_the_beginning, given["at"], where, line) if date is None else date
     more: dict[str, Any] = {

@@ -56,7 +56,7 @@ def parse_policy(text: str) -> Policy:
             raise _refusal(text, f"{key} is given twice")
         if key == "none":
             if text.strip() != key:
-                raise _refusal(text, "none stands alone")
+                raise _refusal(text, '"none" can\'t be combined with others')
             return NO_POLICY
         if not value:
             raise _refusal(text, f"{key} needs a value; write {FORMS}")

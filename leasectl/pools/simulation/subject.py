@@ -147,7 +147,9 @@ def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | N
     said = (("--arrivals", wanted.arrivals), ("--hold", wanted.hold), ("--count", wanted.count))
     for option, value in said:
         if value is not None:
-            raise InvalidRequest(f"{option} and --replay: the events say that already")
+            raise InvalidRequest(
+                f"{option} can't be combined with --replay, which takes it from the events"
+            )
     if not wanted.replay and wanted.pool_type is None:
         raise InvalidRequest("--replay needs a pool (-t POOL) or a file of events")
     pool: Pool | None = None
@@ -168,7 +170,7 @@ def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | N
     if left_out:
         wanted.warn(
             f"left out {counted(left_out, 'job')} that asked for more than the "
-            f"capacity of {capacity} and got nothing"
+            f"capacity of {capacity}, and so got no lease"
         )
     found = kept
     for line in _differences(found, () if wanted.capacity is not None else names):
@@ -187,18 +189,18 @@ def _differences(found: Recorded, names: Sequence[str]) -> Iterator[str]:
     elsewhere, unnamed = found.went_elsewhere, found.asked_by_other_names(names)
     if elsewhere:
         yield (
-            f"{counted(elsewhere, 'job')} also asked for another pool and got its "
-            "lease there; here they give up when they left this queue"
+            f"{counted(elsewhere, 'job')} waited in several pools and got a lease of another one; "
+            "in the simulation they give up when they left this queue"
         )
     if unnamed:
         yield (
             f"{counted(unnamed, 'job')} asked for a resource that isn't in the pool; "
-            "here they take any"
+            "in the simulation they take any resource"
         )
     if found.changes:
         yield (
             f"the pool was changed {counted(found.changes, 'time')} since the first "
-            "job; the simulation keeps it as it is now"
+            "job; the simulation uses the pool as it is now"
         )
 
 

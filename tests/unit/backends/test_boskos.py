@@ -76,7 +76,7 @@ class TestAcquireAndRelease:
     def test_who_waits_for_more_than_there_are_is_told(self, cli: Cli, server: AnyBoskos) -> None:
         finished = cli("acquire", server.type, "-c", "4", "-w", "3")
         assert finished.code == 75
-        told = f'Boskos has 3 of "{server.type}"; 4 are waited for until it has so many'
+        told = f'Boskos has only 3 resources of type "{server.type}"; this request for 4 waits'
         assert finished.err.count(told) == 1
         assert server.owners == {}
         server.occupy(1)
@@ -134,7 +134,7 @@ class TestAcquireAndRelease:
         server.reap(name)
         finished = cli("release", handle)
         assert finished.code == 0
-        assert f"{name} wasn't leased to us any more" in finished.err
+        assert f"{name} was no longer leased to us" in finished.err
 
     def test_what_another_has_by_now_stays_its_own(self, cli: Cli, server: AnyBoskos) -> None:
         handle = cli("acquire", "-q", server.type, "--ttl", f"{EXPIRE}s").handle
@@ -161,7 +161,7 @@ class TestAcquireAndRelease:
         server.occupy(1)
         (name,) = server.owners
         by_force = cli("release", "--force", "--names", name)
-        assert (by_force.code, "only from the handle that has it" in by_force.err) == (64, True)
+        assert (by_force.code, "only for its handle" in by_force.err) == (64, True)
         assert cli("release", "--names", name).code == 77
         assert set(server.owners) == {name}
 

@@ -91,7 +91,7 @@ class TestLostAnswers:
         finished = cli("acquire", "-t", "T", "--guard-pid", str(os.getpid()))
         (name,) = Path(finished.handle).read_text().split()
         assert "1 resource of T is leased to " in finished.err
-        assert "the reaper takes it by " in finished.err
+        assert "Boskos' reaper frees what isn't renewed, by " in finished.err
         lost = [each.name for each in server.history().tenures if each.name != name]
         eventually(lambda: set(server.owners) == {name})
         assert [each.end for each in server.history().tenures if each.name in lost] == ["reap"]

@@ -65,7 +65,7 @@ class TestAddresses:
             ("boskos+http://h?expire=1s", "less than 3s"),
             ("boskos+http://h?expire=", "bad expire"),
             ("boskos+http://h?state=a b", "state"),
-            ("boskos+http://h?leased=free", "what is leased and for what isn't"),
+            ("boskos+http://h?leased=free", "has a state for leased= that"),
             ("boskos+http://h?free", "after the"),
         ],
     )

@@ -177,7 +177,7 @@ class TestAnOutage:
             wanted = look(steps, line, START + number)
             assert wanted.until == START + number + 1
         assert line.warnings == [
-            "still waiting; the queue position should last: etcd doesn't answer"
+            "still waiting; the queue position should be kept: etcd doesn't answer"
         ]
         line.engine.error = None
         assert look(steps, line, START + 4).until is None

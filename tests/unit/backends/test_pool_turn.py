@@ -119,7 +119,7 @@ class TestWhatCanNotBeMet:
         look(steps, line, START + 2.0)
         assert len(line.warnings) == 1
         assert line.warnings[0].endswith(
-            "--count 2 can't be met; the request waits until that changes"
+            "--count 2 can't be met; the request waits until the pool changes"
         )
         add_resources(line.members, "T", ["T--02"])
         look(steps, line, START + 3.0)
@@ -189,7 +189,7 @@ class TestAReportThatCanNotBeMade:
             wanted = look(steps, line, START + 10.0)
         assert wanted.until == START + 11.0
         assert line.warnings == [
-            "still waiting; the queue position should last: etcd doesn't answer"
+            "still waiting; the queue position should be kept: etcd doesn't answer"
         ]
         assert look(steps, line, START + 11.0).until == START + 20.0
         look(steps, line, START + 20.0)

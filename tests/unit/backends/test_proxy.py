@@ -159,7 +159,7 @@ class TestBoskosBehindIt:
         proxy.reap("T--00")
         released = cli("release", "--handle", handle)
         assert (released.code, released.out) == (0, "T--00\nT--01\n")
-        assert "T--00 wasn't leased to us any more" in released.err
+        assert "T--00 was no longer leased to us" in released.err
         assert "statusCode 401" in released.err
         assert "T--01" not in released.err
         assert proxy.leased == []
@@ -352,7 +352,7 @@ class TestReleases:
         handle = cli("acquire", "-t", "T").handle
         failed = cli("release", "--handle", handle, LEASECTL_RELEASE_TIMEOUT="0")
         assert failed.code == 69
-        assert "no time to release T--00" in failed.err
+        assert "no time was left to release T--00" in failed.err
         assert cli.ok("release", "--handle", handle) == "T--00\n"
 
     def test_a_name_whose_release_is_under_way_is_not_taken_over(

@@ -63,7 +63,7 @@ def test_of_an_answer_that_names_nothing_nobody_knows_what_was_granted(text: str
 
 
 def test_an_answer_that_names_none_may_name_one_the_next_time() -> None:
-    with pytest.raises(Refused, match="granted nothing"):
+    with pytest.raises(Refused, match="granted no resource"):
         granted(URL, answer(200, '{"names": []}'))
 
 

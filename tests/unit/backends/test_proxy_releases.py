@@ -137,7 +137,7 @@ class TestNames:
 
     def test_without_time_nothing_is_asked(self) -> None:
         proxy = Proxy(DONE)
-        with pytest.raises(Refused, match="given no time to release a"):
+        with pytest.raises(Refused, match="no time was left to release a"):
             releases(proxy).give_back("a", KEY, until=1000.0)
         assert proxy.asked == []
 
@@ -163,7 +163,7 @@ class TestWhatBoskosHasTakenBack:
         assert given_back(releases(proxy, monkeypatch, seconds=None), "a") == (["a"], "")
         assert len(proxy.asked) == 1
         (said,) = proxy.warnings
-        assert said.startswith("a wasn't leased to us any more: http://proxy answered 500: ")
+        assert said.startswith("a was no longer leased to us: http://proxy answered 500: ")
         assert "statusCode 401" in said
 
     def test_of_many_leases_each_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ class TestWhatBoskosHasTakenBack:
         proxy = Proxy(self.GONE._replace(headers={"idempotency-key": KEY}))
         assert given_back(releases(proxy), "a") == (["a"], "")
         (said,) = proxy.warnings
-        assert said.startswith("a wasn't leased to us any more: ")
+        assert said.startswith("a was no longer leased to us: ")
 
     def test_busy_server_that_is_up_is_given_two_minutes_more(
         self, monkeypatch: pytest.MonkeyPatch

@@ -52,7 +52,7 @@ def read(text: object, status: int = 200) -> Any:
     ],
 )
 def test_a_name_that_no_pool_may_have_is_no_answer(result: object) -> None:
-    with pytest.raises(Refused, match="something else than a result"):
+    with pytest.raises(Refused, match="without a result"):
         read({"result": result})
 
 
@@ -107,7 +107,7 @@ def _acquiring(handler: type[_OneLease]) -> Iterator[Callable[[int], tuple[Lease
 def test_a_grant_of_another_number_is_no_answer() -> None:
     with _acquiring(_OneLease) as acquire:
         acquire(1)
-        with pytest.raises(LeaseError, match="something else than a result"):
+        with pytest.raises(LeaseError, match="without a result"):
             acquire(2)
 
 

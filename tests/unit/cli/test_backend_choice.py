@@ -25,7 +25,7 @@ def test_a_backend_that_there_isnt_is_refused_and_no_state_directory_made(
     finished = cli(*args, **env)
     assert (finished.code, finished.out) == (USAGE, "")
     assert 'unknown backend "gopher:"' in finished.err
-    assert finished.err.endswith(f"; it is set by {next(iter(env))}\n")
+    assert finished.err.endswith(f"; {next(iter(env))} has this value\n")
     assert not cli.state_dir.exists()
 
 

@@ -155,7 +155,7 @@ class TestOptions:
         thread = threading.Thread(target=go_on.wait)
         thread.start()
         args = ["acquire", "-t", POOL, "--guard-pid", str(thread.native_id)]
-        assert_changes_nothing(cli, args, USAGE, f"is a thread of process {os.getpid()}")
+        assert_changes_nothing(cli, args, USAGE, f"use its process: --guard-pid {os.getpid()}")
         go_on.set()
         thread.join()
 

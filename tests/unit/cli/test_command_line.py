@@ -108,7 +108,7 @@ class TestWordsWithoutOptions:
     def test_one_handle_is_needed_and_only_one(self, cli: Cli, command: str) -> None:
         assert refused(cli(command), "say which handle: ")
         assert refused(cli(command, "a", "b"), "unexpected argument")
-        assert refused(cli(command, "a", "--handle", "b"), "not in both ways")
+        assert refused(cli(command, "a", "--handle", "b"), "is given twice")
 
     def test_several_handles_are_released(self, cli: Cli, tmp_path: Path) -> None:
         one, two, three = (cli("acquire", "T").handle for _ in range(3))
@@ -122,8 +122,8 @@ class TestWordsWithoutOptions:
         assert cli.held() == {}
 
     def test_a_type_is_given_in_one_way(self, cli: Cli) -> None:
-        assert refused(cli("acquire", "T", "-t", "T"), "not in both ways")
-        assert refused(cli("status", "T", "-t", "T"), "not in both ways")
+        assert refused(cli("acquire", "T", "-t", "T"), "is given twice")
+        assert refused(cli("status", "T", "-t", "T"), "is given twice")
 
 
 def single_options() -> list[tuple[str, str]]:

@@ -126,7 +126,7 @@ def test_a_release_and_a_deadline_leave_no_ticket_in_either(cli: Cli) -> None:
     [
         (("-t", "azur"), 66, 'no pool "azur"; did you mean "azure"?'),
         (("-t", "aws"), 64, "name each pool once"),
-        (("azure",), 64, "with -t or without, not in both ways"),
+        (("azure",), 64, "is given twice, with -t and without"),
         (("-t", "azure", "-c", "2"), 64, "leave out --count"),
         (("-t", "azure", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
         (("-t", "azure", "--each", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),

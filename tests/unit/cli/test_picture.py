@@ -49,7 +49,7 @@ def test_a_picture_shows_how_things_went() -> None:
     ]
     assert shown[9] == "   4|####"
     assert shown[17] == "   4|#   #"
-    assert shown[-1] == "time in UTC; a column is 15m"[:20] + "…"
+    assert shown[-1] == "time in UTC; each column"[:20] + "…"
 
 
 def test_a_bar_has_as_many_steps_as_its_characters() -> None:

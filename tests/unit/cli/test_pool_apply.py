@@ -95,8 +95,8 @@ def test_a_held_resource_that_is_not_listed_leaves_with_its_release(cli: Cli) ->
         finished = apply(cli, LIST, "--quiet")
         assert (finished.code, finished.out) == (0, "")
         assert finished.err == (
-            'leasectl: pool "lab": 1 resource to remove is held (old); '
-            "it leaves on release, and takes no new holder until then\n"
+            'leasectl: pool "lab": 1 resource (old) is still held; it is removed when it is '
+            "released, and takes no new holder until then\n"
         )
         assert pools(cli)["lab"] == ["old", "rack-7", "rack-8"]
     assert cli.ok("release", "--handle", handle) == "old\n"
@@ -110,11 +110,11 @@ def test_a_held_resource_moves_from_pool_to_pool_with_its_release(cli: Cli) -> N
     assert finished.code == 0
     assert finished.err.splitlines()[1:] == [
         'leasectl: pool "azure--install": created with 1 resource (azure-1)',
-        'leasectl: pool "azure--install": 1 resource to add is held in another pool (azure-2); '
-        "it moves here on release, and takes no new holder until then",
+        'leasectl: pool "azure--install": 1 resource (azure-2) is still held in another pool; '
+        "it moves here when it is released, and takes no new holder until then",
         'leasectl: pool "lab": 2 added (rack-7 and rack-8), 1 removed (azure-1)',
-        'leasectl: pool "lab": 1 resource to remove is held (azure-2); '
-        "it leaves on release, and takes no new holder until then",
+        'leasectl: pool "lab": 1 resource (azure-2) is still held; it is removed when it is '
+        "released, and takes no new holder until then",
     ]
     cli.ok("release", "--handle", handle)
     assert pools(cli) == {"azure--install": ["azure-1", "azure-2"], "lab": ["rack-7", "rack-8"]}
@@ -128,8 +128,9 @@ def test_a_name_of_a_pool_that_isnt_listed_is_refused_and_nothing_changes(cli: C
     assert finished == Finished(
         USAGE,
         "",
-        'leasectl: the file puts "rack-8" into pool "lab", but it is in pool "other"; list that '
-        "pool in the file without it, or first run: leasectl pool move --names rack-8 --to lab\n",
+        'leasectl: the file puts "rack-8" into pool "lab", but it is in pool "other"; add an '
+        'entry for pool "other" without "rack-8", or first run: leasectl pool move --names rack-8 '
+        "--to lab\n",
     )
     assert cli.snapshot() == before
 
@@ -342,7 +343,7 @@ def test_a_list_says_what_is_expected_in_a_pool_and_nothing_else_is(cli: Cli) ->
     assert cli("pool", "add", "any", "--names", "edge-1").code == NOT_ALLOWED
     cli.ok("pool", "expect", "lab", "--names", "by-hand")
     changed = apply(cli, EXPECTING.replace("rack-9, ", "")).err.splitlines()[0]
-    assert changed == 'leasectl: pool "lab": expected no more: by-hand, rack-9'
+    assert changed == 'leasectl: pool "lab": no longer expected: by-hand, rack-9'
     shown = cli.ok("pool", "expect", "--list").splitlines()
     assert shown[1:] == ["lab   edge-*"]
 

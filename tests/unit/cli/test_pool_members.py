@@ -32,9 +32,7 @@ def test_who_deletes_a_pool_hears_what_does_not_move_there_any_more(pools: Cli) 
     handle = pools.ok("acquire", "-q", "-t", "A", "--name", "a-1").strip()
     pools.ok("pool", "move", "--names", "a-1", "--to", "B", "--when-free")
     deleted = pools("pool", "delete", "B", "-q")
-    said = (
-        "leasectl: these stay in their pools, instead of moving there when they are released: a-1\n"
-    )
+    said = 'leasectl: no longer to move to pool "B" when they are released: a-1\n'
     assert (deleted.code, deleted.err) == (0, said)
     pools.ok("release", "--handle", handle)
     assert names(pools, "A") == ["a-1", "a-2"]
@@ -44,7 +42,7 @@ def check_that_what_is_held_back_is_told_of(cli: Cli) -> None:
     cli.ok("pool", "set", "B", "--default", "--grace", "1h")
     cli.ok("pool", "add", "B", "--names", "n")
     assert re.search(
-        r"^state      held back as somebody may claim it, which ends in (59m\d+s|1h), at .* UTC$",
+        r"^state      held back so that .*; can be granted in (59m\d+s|1h), at .* UTC$",
         cli.ok("pool", "of", "n"),
         re.MULTILINE,
     )
@@ -97,7 +95,7 @@ class TestMoving:
             'leasectl: move cancelled; stays in pool "A": 1 resource, a-1\n'
             'leasectl: already in pool "A": 1 resource, a-2\n',
         )
-        assert ": 1 resource not to go to B any more" in pools.ok("events", "-t", "A")
+        assert ": 1 resource no longer to go to B" in pools.ok("events", "-t", "A")
         pools.ok("release", "--handle", held.id)
         assert names(pools, "A") == ["a-1", "a-2"]
 
@@ -141,10 +139,10 @@ class TestJoining:
         handle = pools(*join, "--hold").handle
         pools.ok("pool", "leave", "A", "--name", "n")
         held = ", held" if hold else ""
-        said = f'leasectl: joined again, and to leave no more{held}: "n" in pool "A"\n'
+        said = f'leasectl: joined again, and no longer about to leave{held}: "n" in pool "A"\n'
         assert pools(*join, *hold).err == said
         assert pools(*join, *hold).err == f'leasectl: joined again{held}: "n" in pool "A"\n'
-        assert pools.ok("events", "--name", "n").count("not to leave any more") == 1
+        assert pools.ok("events", "--name", "n").count("no longer to leave") == 1
         pools.ok("release", "--handle", handle)
         assert "n" in names(pools, "A")
 
@@ -173,7 +171,7 @@ class TestJoining:
 def test_no_name_comes_to_where_work_is_done(pools: Cli, command: tuple[str, ...]) -> None:
     finished = pools("pool", *command)
     assert finished.code == USAGE
-    assert "leasectl once does work under" in finished.err
+    assert "is reserved for leasectl once" in finished.err
 
 
 class TestExpecting:
@@ -210,7 +208,7 @@ class TestExpecting:
         waiting = pools.start("acquire", "B", "--count", "2")
         eventually(lambda: pools.query("SELECT number FROM ticket"))
         said = pools("pool", "expect", "A", "--names", "n-1").err
-        assert "waits on, as" in said
+        assert " keeps waiting: " in said
         pools.ok("release", handle)
         waiting.kill()
 
@@ -273,26 +271,26 @@ def test_a_list_is_refused_where_an_expectation_contradicts_it(pools: Cli) -> No
     before = pools.snapshot()["rows"]
     finished = pools("pool", "apply", "-f", "list")
     assert finished.code == NOT_ALLOWED
-    assert 'list:5: "n" is to be in pool "A", and is expected in pool "B"' in finished.err
+    assert 'list:5: "n" is listed in pool "A", but is expected in pool "B"' in finished.err
     assert pools.snapshot()["rows"] == before
 
 
 def test_a_list_undoes_no_join(pools: Cli) -> None:
     pools.ok("pool", "join", "A", "--name", "n", "--ttl", "1h")
     (pools.cwd / "list").write_text("resources: [{type: A, names: [a-1, a-2]}]")
-    said = 'pool "A": 1 resource (n) left alone, joined for a time'
+    said = 'pool "A": 1 resource (n) left alone, because'
     assert said in pools("pool", "apply", "-f", "list", "--dry-run").err
     assert said in pools("pool", "apply", "-f", "list").err
     assert names(pools, "A") == ["a-1", "a-2", "n"]
     (pools.cwd / "list").write_text("resources: [{type: B, names: [b-1, n]}]")
-    said = 'pool "B": 1 resource (n) left alone in pool "A", joined for a time'
+    said = 'pool "B": 1 resource (n) left alone in pool "A", because'
     assert said in pools("pool", "apply", "-f", "list").err
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("move", "--names", "a-1,a-1", "--to", "B"), '"a-1" is in it twice'),
+        (("move", "--names", "a-1,a-1", "--to", "B"), '"a-1" is given twice'),
         (("move", "--names", "", "--to", "B"), "one of the names is empty"),
         (("move", "--names", "a/1", "--to", "B"), "not allowed"),
         (("move", "--names", "a-1"), "--to"),
@@ -321,7 +319,7 @@ def test_a_list_undoes_no_join(pools: Cli) -> None:
         (("set", "A", "--default", "--no-default"), "contradict each other"),
         (("set", "A", "--no-default", "--grace", "1m"), "--grace"),
         (("of", "a b"), "not allowed"),
-        (("of", "a-1", "--format", "type", "--json"), "name one of them"),
+        (("of", "a-1", "--format", "type", "--json"), "use either"),
     ],
 )
 def test_what_cant_be_meant_is_one_line_and_changes_nothing(

@@ -30,7 +30,7 @@ def held_back(cli: Cli, *args: str) -> Started:
     started = cli.start(*args)
     eventually(lambda: len(cli.held()) > before)
     assert started.process.stderr is not None
-    assert "is held back, to start in " in started.process.stderr.readline()
+    assert ": start in " in started.process.stderr.readline()
     return started
 
 

@@ -125,7 +125,7 @@ class TestSeveralPools:
             write(past, day(f"P{n}", jobs=n + 1, begin=time.time() - 11 * HOUR))
         shown = past.ok("stats")
         assert re.findall(r"^(\w+)$", shown, re.MULTILINE) == ["T", "P5", "P4", "P3", "P2"]
-        assert "pictures are of the 5 with the most grants" in shown
+        assert "charts of the 5 pools with the most grants" in shown
 
     def test_names_from_elsewhere_reach_no_terminal_as_they_are(self, past: Cli) -> None:
         write(past, day("\x1b[31m<script>\n" + "漢" * 200, begin=time.time() - 11 * HOUR))

@@ -93,7 +93,7 @@ class TestSharedDirAndProxy:
         assert "not set" in doctor(cli)["SHARED_DIR"]["what"]
         (tmp_path / "leases").write_text("a\nb\n")
         report = doctor(cli, SHARED_DIR=str(tmp_path))
-        assert report["SHARED_DIR"]["what"] == f"{tmp_path}; leases lists 2 names"
+        assert report["SHARED_DIR"]["what"] == f"{tmp_path}; its file leases lists 2 names"
         report = doctor(cli, SHARED_DIR=str(tmp_path / "absent"))
         assert (report["SHARED_DIR"]["status"], report.code) == ("fail", UNWRITABLE)
         (tmp_path / "leases").write_text("$(id)\n")

@@ -43,11 +43,11 @@ def test_a_cluster_that_works_is_fine(cli: Cli, url: str) -> None:
     cli.ok("acquire", "-t", "T")
     found = findings(cli)
     assert found["etcd members"]["status"] == "ok"
-    assert found["etcd members"]["what"].startswith("1 of 1 answer, etcd 3.")
+    assert found["etcd members"]["what"].startswith("1 of 1 members answer, etcd 3.")
     assert found["etcd pools"]["what"] == "1 pool, 1 held, 0 waiting"
-    assert found["etcd copies"]["what"] == "as the objects that they are of"
+    assert found["etcd copies"]["what"] == "all copies match their objects"
     assert found["etcd events"]["what"] == "3 events kept, about 0.0 MB"
-    assert found["etcd claims"]["what"] == "1 claim of this state directory, as recorded"
+    assert found["etcd claims"]["what"] == "1 claim of this state directory, all with a handle here"
 
 
 def test_a_member_that_does_not_answer_is_named(cli: Cli, url: str) -> None:
@@ -86,7 +86,7 @@ def test_a_record_without_its_claim_is_marked_as_lost_with_fix(cli: Cli, url: st
     eventually(lambda: _is_renewed(cli, path))
     cli.ok("pool", "delete", "T", "--force", LEASECTL_STATE_DIR=f"{cli.state_dir}-of-another")
     claims = findings(cli)["etcd claims"]
-    assert claims["what"] == f"{path.rpartition('/')[2]} without a claim in etcd: lost"
+    assert claims["what"].endswith(f"so their leases are lost: {path.rpartition('/')[2]}")
     findings(cli, "--fix")
     assert cli("renew", "--handle", path).code == 79
 
@@ -101,9 +101,9 @@ def test_copies_that_are_not_as_their_objects_are_put_right_with_fix(
     copies = findings(cli)["etcd copies"]
     assert (copies["status"], copies["what"]) == (
         "warn",
-        f"2 keys not as the object is: {gone}, {extra}",
+        f"2 keys with a copy that differs from its object: {gone}, {extra}",
     )
-    assert findings(cli, "--fix")["etcd copies"]["fixed"] == f"put right: {gone}, {extra}"
+    assert findings(cli, "--fix")["etcd copies"]["fixed"] == f"repaired: {gone}, {extra}"
     assert findings(cli)["etcd copies"]["status"] == "ok"
     cli.ok("acquire", "-t", "T", "--name", "T--00", "-w", "0")
 

@@ -55,12 +55,15 @@ def test_it_says_which_cluster_and_why_and_as_whom(
     assert {name: report[name]["status"] for name in CHECKS} == dict.fromkeys(CHECKS, "ok")
     assert report.code == 0
     assert report["cluster"]["what"] == (
-        f'{server}, namespace "{namespace.name}", by context "test" in {kubeconfig}: '
-        "LEASECTL_KUBECONFIG names its kubeconfig"
+        f'{server}, namespace "{namespace.name}", from context "test" in {kubeconfig}, '
+        "because LEASECTL_KUBECONFIG names its kubeconfig"
     )
     assert report["cluster user"]["what"] == namespace.account.user
     assert report["cluster objects"]["what"] == "1 pool, 1 held, 0 waiting"
-    assert report["cluster claims"]["what"] == "1 claim of this state directory, as recorded"
+    assert (
+        report["cluster claims"]["what"]
+        == "1 claim of this state directory, all with a handle here"
+    )
     assert report["cluster names"]["what"] == "2 resources, none outside its expected pool"
 
 
@@ -73,7 +76,7 @@ def test_another_cluster_in_KUBECONFIG_is_warned_of(
     theirs.write_text(json.dumps(config))
     found = doctor(cluster, KUBECONFIG=str(theirs))["kubectl"]
     assert found["status"] == "warn"
-    assert "https://under-test, by context " in found["what"]
+    assert "https://under-test, from context " in found["what"]
     assert doctor(cluster, KUBECONFIG=str(kubeconfig))["kubectl"]["status"] == "ok"
 
 
@@ -86,7 +89,7 @@ def test_a_kubeconfig_that_others_can_write_is_warned_of(
     found = doctor(cluster, LEASECTL_KUBECONFIG=None, KUBECONFIG=listed)["kubeconfig"]
     assert (found["status"], found["what"]) == (
         "warn",
-        f"other users can write {kubeconfig}, and so run any program as you",
+        f"other users can write {kubeconfig}, and so make you run any program",
     )
     assert found["advice"].startswith(f"run: chmod go-w {kubeconfig};")
     kubeconfig.chmod(0o644)
@@ -139,11 +142,13 @@ class TestWhatWasEdited:
         handle = cluster.ok("acquire", "-t", "T").rstrip("\n")
         pool = next(name for name in namespace.lease_names() if name.startswith("leasectl-pool"))
         namespace.administrator.ok("DELETE", f"{namespace.leases}/{pool}")
-        assert objects(cluster)["what"] == "deleted, with resources left: pool T"
+        assert (
+            objects(cluster)["what"] == "pool was deleted by hand, its resources are still there: T"
+        )
         fixed = objects(cluster, "--fix")
         assert (fixed["status"], fixed["fixed"]) == (
             "ok",
-            "made again, without pace and aging: pool T",
+            "created again, without pace and aging: pool T",
         )
         (shown,) = json.loads(cluster.ok("status", "--json"))["pools"]
         assert (shown["held"], shown["free"]) == (1, 1)
@@ -164,7 +169,7 @@ class TestWhatWasEdited:
         assert found["what"] == f"labels or fields were edited: {', '.join(names)}"
         assert cluster("acquire", "-t", "T", "-w", "0").code == 66
         fixed = objects(cluster, "--fix")
-        assert fixed["fixed"] == f"written again: {', '.join(names)}"
+        assert fixed["fixed"] == f"restored: {', '.join(names)}"
         for name in names:
             lease = namespace.lease(name)
             assert lease["metadata"]["labels"] == {
@@ -207,8 +212,7 @@ class TestWhatWasEdited:
         pool = next(name for name in names if name.startswith("leasectl-pool"))
         edit(namespace, pool, state='["closing", "w"]')
         assert objects(cluster)["what"] == (
-            "held by another program: T--00; "
-            "being created or deleted, or left so by a killed command: pool T"
+            "held by another program: T--00; unfinished creation or deletion: pool T"
         )
         edit(namespace, pool, state=None)
         refused = cluster("release", "--names", "T--00", "--force")

@@ -25,7 +25,7 @@ def test_one_that_answers_is_fine_and_nothing_is_taken(
     assert found.code == 0
     assert found["proxy access"]["what"] == "without a token, without TLS"
     assert re.fullmatch("a lease proxy answered in [0-9]+ ms", found["proxy answer"]["what"])
-    assert found["proxy token"]["what"] == "none; ci-operator's proxy asks for none"
+    assert found["proxy token"]["what"] == "no token set; ci-operator's proxy needs none"
     assert {each["method"] for each in proxy.history().of("request")} == {"GET"}
     assert proxy.leased == []
 
@@ -70,7 +70,7 @@ class TestTokens:
         cli.env["LEASE_PROXY_SERVER_URL"] = server.url
         accepted = doctor(cli, LEASECTL_TOKEN_FILE=str(token))
         assert accepted.code == 0
-        assert accepted["proxy token"]["what"].startswith("accepted; it is leasectl serve")
+        assert accepted["proxy token"]["what"].startswith("accepted; leasectl serve")
         none = doctor(cli)
         assert (none.code, none["proxy token"]["status"]) == (77, "fail")
         assert "LEASECTL_TOKEN_FILE" in none["proxy token"]["advice"]
@@ -84,5 +84,5 @@ class TestTokens:
     ) -> None:
         url = fault_proxy("T=1").url
         found = doctor(cli, LEASE_PROXY_SERVER_URL=url, LEASECTL_TOKEN_FILE=str(token))
-        assert found["proxy token"]["what"].startswith("unknown: ci-operator's proxy")
+        assert found["proxy token"]["what"].startswith("not checked: ci-operator's proxy")
         assert str(token) in found["proxy access"]["what"]

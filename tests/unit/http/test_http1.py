@@ -135,19 +135,19 @@ def test_what_h11_reads_is_read_alike() -> None:
         (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "illegal header line"),
         (b"HTTP/1.1 200 OK\r\na b: c\r\n\r\n", "illegal header line"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000, "too long"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "its length"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab", "its length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "invalid Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab", "invalid Content-Length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "before its answer was complete"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "nobody asked for"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n", "long"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n", "long"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "wasn't requested"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n", "chunk size"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n", "chunk size"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n", "longer than"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "complete"),
         (b"HTTP/1.1 100 Continue\r\n\r\n", "before its answer was complete|without an answer"),
-        (b"HTTP/1.1 103 Early\r\n\r\n" * 1000, "its answer never begins"),
+        (b"HTTP/1.1 103 Early\r\n\r\n" * 1000, "only interim answers"),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"A: b\r\n" * 50_000,
-            "its head is too long",
+            "the headers of its answer are too long",
         ),
     ],
 )
@@ -161,11 +161,17 @@ def test_what_is_no_answer_is_said_to_be_none(said: bytes, why: str) -> None:
     [
         (b"\x15\x03\x01 \x1b[2J\r\n\r\n", 'illegal status line: "\\x15\\x03\\x01 \\x1b[2J"'),
         (b"HTTP/1.1 200 OK\r\n\x1b[2J \xff\r\n\r\n", 'illegal header line: "\\x1b[2J \ufffd"'),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: \x1b1\r\n\r\n", 'its length is "\\x1b1"'),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: \x1bx\r\n\r\n", "it is encoded by \\x1bx, "),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: \x1b1\r\n\r\n",
+            'Content-Length in its answer: "\\x1b1"',
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: \x1bx\r\n\r\n",
+            "its answer is encoded by \\x1bx, ",
+        ),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\x1bz\r\n",
-            'a chunk of its answer is "\\x1bz" long',
+            'invalid chunk size in its answer: "\\x1bz"',
         ),
     ],
 )

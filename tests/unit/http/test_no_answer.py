@@ -92,7 +92,12 @@ def test_a_proxy_of_a_kind_that_nobody_knows_is_no_way_there(
     client = Client(
         clock=Clock(), heeds_environment=True, connect_seconds=1.0, longest_bytes=1 << 20
     )
-    with client, pytest.raises(NoAnswer, match="no way by http_proxy or its like") as raised:
+    with (
+        client,
+        pytest.raises(
+            NoAnswer, match="the proxy in http_proxy, https_proxy or all_proxy"
+        ) as raised,
+    ):
         client.ask(Call("http://nowhere.invalid/"), seconds=20)
     assert not raised.value.sent
 

@@ -79,7 +79,7 @@ def test_what_cannot_be_used_is_named_and_not_shown(
         (PemTls(damaged), "it holds no certificate in PEM form, or a damaged one; mend"),
         (PemTls(ca, Pem(b"s3cret", "it", "mend it")), "it holds no certificate in PEM form"),
         (PemTls(ca, pem(client.file)), "what client.pem has holds no private key in PEM form"),
-        (PemTls(ca, pem(client.file), pem(server.key_file)), "isn't the key of what client.pem"),
+        (PemTls(ca, pem(client.file), pem(server.key_file)), "doesn't belong to what client.pem"),
         (PemTls(ca, pem(client.file), pem(encrypted)), "what encrypted has is an encrypted key"),
         (PemTls(ca, damaged, pem(client.key_file)), "it and its key can't be used"),
     ):
@@ -138,8 +138,8 @@ def test_a_pipe_whose_writer_says_nothing_is_given_up(monkeypatch: pytest.Monkey
     [
         ("/nonesuch", "No such file or directory"),
         ("/", "Is a directory"),
-        ("a\0b", "no file can be called so"),
-        ("\ud800", "no file can be called so"),
+        ("a\0b", "not a valid file name"),
+        ("\ud800", "not a valid file name"),
     ],
 )
 def test_what_cannot_be_read_says_why(path: str, why: str) -> None:

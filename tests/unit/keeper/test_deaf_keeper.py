@@ -172,7 +172,7 @@ def test_so_has_a_backup_that_is_put_in_place(cli: Cli, copied: Path, tmp_path: 
 def test_doctor_gives_a_copy_its_own(cli: Cli, copied: Path) -> None:
     (keeper,) = cli.keepers()
     mended = cli("doctor", "--fix", LEASECTL_STATE_DIR=str(copied))
-    assert "this is a copy of the directory that it keeps; started another" in mended.out
+    assert "this state directory is a copy; started a keeper" in mended.out
     with contextlib.closing(State.open(str(copied))) as state:
         own = keeper_process.running(state)
     assert own is not None

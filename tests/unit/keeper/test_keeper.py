@@ -225,7 +225,7 @@ def test_what_a_terminal_sends_to_all_is_not_meant_for_it(cli: Cli, pool: str) -
     os.kill(keeper, signal.SIGINT)
     holder.kill()
     eventually(lambda: free(cli), what="it sees the guard die")
-    eventually(lambda: f"[{keeper}] ended: nothing left" in log(cli), what="it ends as ever")
+    eventually(lambda: f"[{keeper}] ended: no lease needs" in log(cli), what="it ends as ever")
 
 
 class NoSignals:

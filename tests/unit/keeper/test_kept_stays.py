@@ -175,7 +175,10 @@ def test_one_that_is_not_there_as_it_joined_is_left_alone_and_forgotten(
     assert done(kept) == []
     assert server.there["n"] == moved
     assert Stays(desk.state).all() == []
-    assert "done with n in T: it isn't there as it has joined any more\n" in log.read_text()
+    assert (
+        "no longer renewing n in T: it left the pool, or joined again in another way\n"
+        in log.read_text()
+    )
 
 
 def test_one_that_joins_again_is_renewed_at_once(

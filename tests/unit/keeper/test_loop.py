@@ -148,7 +148,7 @@ def nothing() -> None:
 
 def test_where_nothing_is_to_be_kept_it_ends_and_there_is_none(desk: Desk, keeper: Keeper) -> None:
     assert keeper.run()
-    assert keeper.log == ["started", "ended: nothing left to keep"]
+    assert keeper.log == ["started", "ended: no lease needs a keeper"]
     assert desk.state.query("SELECT * FROM keeper") == []
     assert not keeper.pipe.exists()
 
@@ -248,7 +248,7 @@ class TestWhatWakesIt:
             )
         assert keeper.slept == [START + 5, START + 6, START + 11]
         assert keeper.rounds == [START, START + 6]
-        assert keeper.log == ["started", "can't go on: no space left"]
+        assert keeper.log == ["started", "this round failed: no space left"]
 
     def test_that_its_pipe_is_gone_which_it_makes_anew(
         self, desk: Desk, keeper: Keeper, child: Process
@@ -257,7 +257,7 @@ class TestWhatWakesIt:
         assert not keeper.run(keeper.pipe.unlink, nothing, nothing)
         assert keeper.rounds == [START, START + 5]
         assert keeper.pipe.is_fifo()
-        assert keeper.log == ["started", "created its pipe again, which was gone"]
+        assert keeper.log == ["started", "its pipe was gone; created it again"]
 
 
 class TestWhatFails:
@@ -274,7 +274,7 @@ class TestWhatFails:
         desk.acquire(guard=child)
         assert not keeper.run(nothing, well, nothing)
         assert keeper.slept == [START + 1, START + 3, START + 8]
-        assert keeper.log == ["started", *["can't go on: no space left"] * 2]
+        assert keeper.log == ["started", *["this round failed: no space left"] * 2]
 
     def test_where_its_code_is_gone_and_no_other_is_there_it_goes_on(
         self, desk: Desk, keeper: Keeper, child: Process, monkeypatch: pytest.MonkeyPatch
@@ -294,7 +294,7 @@ class TestWhatFails:
             "started",
             "No module named 'leasectl.leases.release'; the installation was replaced or deleted",
             "handing over to the installed version",
-            "the installed version can't be started; going on",
+            "the installed version can't be started; this keeper continues",
         ]
 
 

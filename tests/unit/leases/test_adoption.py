@@ -121,7 +121,7 @@ def test_of_a_lost_record_of_what_its_server_has_not_the_pools_are_not_made_anew
 ) -> None:
     path = Path(service.state.names_path("T-lost"))
     path.write_text("gone--00")
-    with pytest.raises(CorruptState, match="its log was lost, or somebody put a copy there"):
+    with pytest.raises(CorruptState, match="was lost, or this file is a copy"):
         targets_at(service, str(path))
 
 

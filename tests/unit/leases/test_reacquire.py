@@ -82,14 +82,14 @@ class TestAReacquire:
         dead = this_process()._replace(start_time=1)
         with desk.state.transaction() as db:
             db.execute("UPDATE handle SET guard = ?", (dead.encode(),))
-        with pytest.raises(NotFound, match="its guard has ended"):
+        with pytest.raises(NotFound, match="the guard of handle"):
             desk.reacquire(first)
 
     def test_of_work_that_is_done_once_is_refused(self, desk: Desk) -> None:
         work = reserved_type("0" * 64)
         desk.service.pools.create_pool(work, [work])
         first = desk.acquire(Request(work))
-        with pytest.raises(NotAllowed, match="belongs to leasectl once; run leasectl once again"):
+        with pytest.raises(NotAllowed, match="use: leasectl once KEY"):
             desk.reacquire(first)
         assert desk.record(first) == first
         assert desk.held() == {work: first.id}

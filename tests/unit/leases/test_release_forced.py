@@ -109,9 +109,9 @@ def test_whether_anothers_has_a_run_its_own_state_directory_knows(
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("none:", "knows nothing of holders"),
-        ("http://127.0.0.1:1", "knows nothing of holders"),
-        ("boskos+http://127.0.0.1:1", "takes a lease back only from the handle that has it"),
+        ("none:", "doesn't know holders"),
+        ("http://127.0.0.1:1", "doesn't know holders"),
+        ("boskos+http://127.0.0.1:1", "releases a lease only for its handle"),
     ],
 )
 def test_who_has_no_pools_ends_nothing_by_force(desk: Desk, url: str, why: str) -> None:

@@ -119,7 +119,7 @@ def test_there_it_is_told_by_whom_a_lease_was_given_back_and_what_was_lost(
     assert [(each.kind, each.names, each.by, each.reason) for each in told[2:]] == [
         ("released", ("T--00",), "guard", ""),
         ("released", ("T--02",), "guard", ""),
-        ("lost", ("T--01",), "removal", "its server didn't have it any more"),
+        ("lost", ("T--01",), "removal", "its server no longer had it"),
         ("released", ("T--01",), "removal", ""),
     ]
 

@@ -79,8 +79,8 @@ class TestPaths:
     @pytest.mark.parametrize(
         ("name", "advice"),
         [
-            ("T--00", "its log was lost.* leasectl release --names T--00"),
-            ("gone--00", "the database was lost.* leasectl pool apply"),
+            ("T--00", "write-ahead log.* leasectl release --names T--00"),
+            ("gone--00", "the database and its pools were lost.* leasectl pool apply"),
         ],
     )
     def test_a_handle_without_a_record_is_damage_and_its_file_is_not_believed(

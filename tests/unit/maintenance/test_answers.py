@@ -180,7 +180,7 @@ class TestEvictions:
         ("is_budget", "retry_after", "why"),
         [
             (True, None, "a disruption budget forbids it now"),
-            (True, 10.0, "a disruption budget, which is new, forbids it now"),
+            (True, 10.0, "a new disruption budget forbids it now"),
             (False, None, "the server delays its eviction: the server's words"),
             (False, 10.0, "the server delays its eviction: the server's words"),
         ],

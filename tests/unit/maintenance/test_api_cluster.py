@@ -108,7 +108,7 @@ class TestEvictions:
         assert evicted("free") == ("going", "", 0.0)
         assert evicted("free") == ("going", "", 0.0)  # it is ending already
         assert evicted("tight") == ("held", "a disruption budget forbids it now", 0.0)
-        new = "a disruption budget, which is new, forbids it now"
+        new = "a new disruption budget forbids it now"
         assert evicted("fresh") == ("held", new, 10.0)
         assert evicted("twice")[0] == "failed"
         assert "more than one disruption budget" in evicted("twice")[1]

@@ -174,8 +174,8 @@ class TestReconcile:
         def status() -> str:
             return str(annotations_of(namespace, node).get(STATUS))
 
-        why = {"alone": "no controller would replace it: --force"}
-        why["data"] = "it has local data: --delete-emptydir-data"
+        why = {"alone": "no controller would replace it; evict it with --force"}
+        why["data"] = "it has local data; evict it with --delete-emptydir-data"
         left = "; ".join(f"{namespace.name}/{name} ({why[name]})" for name in ("alone", "data"))
         eventually(lambda: status() == f"draining: {left}")
         assert namespace.lease(f"window-{node}")["spec"]["holderIdentity"] == "us"
@@ -285,8 +285,8 @@ class TestStatus:
         finished = maintenance(*options, "--lease-name", f"{name}-{{node}}")
         assert finished.err == (
             f"leasectl: {node}: the name of its Lease would have {249 + len(node)} characters; at "
-            "most 253 are allowed; use a shorter --lease-name, here and for leasectl maintenance "
-            "reconcile\n"
+            "most 253 are allowed; use a shorter --lease-name, with this command and leasectl "
+            "maintenance reconcile\n"
         )
 
     def test_fits_a_terminal_and_is_in_full_of_one_node(

@@ -88,7 +88,7 @@ class TestWhoMayGo:
         draining = Draining(pod("a", is_managed=False), pod("b"))
         draining.during(3)
         assert draining.drain.drain == Drain(
-            1, "default/a (no controller would replace it: --force)"
+            1, "default/a (no controller would replace it; evict it with --force)"
         )
         assert draining.cluster.evicted == ["default/b"]
 
@@ -175,11 +175,11 @@ class TestTheTimeLimit:
         draining.cluster.held.clear()
         draining.cluster.requests.clear()
         draining.turn(30.0)
-        assert draining.reason == f"given up after 30s; default/a ({BUDGET})"
+        assert draining.reason == f"stopped evicting after 30s; default/a ({BUDGET})"
         draining.cluster.running[NODE].append(pod("c"))
         draining.turn()
         assert draining.cluster.requests == ["pods", "pods"]
-        assert "default/c (its eviction isn't retried any more)" in draining.reason
+        assert "default/c (its eviction is no longer retried)" in draining.reason
 
     def test_ends_them_also_for_those_that_were_listed_before(self) -> None:
         draining = Draining(pod("a"), pod("b"), options=self.OPTIONS)

@@ -102,7 +102,7 @@ class TestMemberships:
 
     def test_a_name_that_is_expected_elsewhere_is_refused_with_its_place(self) -> None:
         wanted, known = NamedPool("T", ("a", "b")), [Member("b", expected="U")]
-        said = '^list:7: "b" is to be in pool "T", and is expected in pool "U"; .* --list$'
+        said = '^list:7: "b" is listed in pool "T", but is expected in pool "U"; .* --list$'
         with pytest.raises(NotAllowed, match=said):
             plan([wanted], [], known=known, places={"a": "list:6", "b": "list:7"})
 
@@ -179,7 +179,7 @@ class TestExpectations:
 
     def test_are_what_names_of_the_file_are_compared_with(self) -> None:
         wanted = NamedPool("U", ("u", "n", "t-1"))
-        with pytest.raises(NotAllowed, match='"n" is to be in pool "U"'):
+        with pytest.raises(NotAllowed, match='"n" is listed in pool "U"'):
             self.planned(wanted)
         self.planned(CountedPool("T", 0, 9, expected=Expected()), wanted)
 

@@ -70,9 +70,9 @@ def test_what_is_read_over_is_said_once_in_order_and_where() -> None:
     rest = (
         "f:21: resources are not created on demand, so max-count only limits the pool; add them "
         "with leasectl pool add",
-        "f:22: lifespan is ignored: leasectl doesn't know it",
-        "f:23: needs is ignored: leasectl doesn't know it",
-        "f:25: config is ignored: leasectl doesn't know it",
+        "f:22: lifespan is ignored: leasectl has no such setting",
+        "f:23: needs is ignored: leasectl has no such setting",
+        "f:25: config is ignored: leasectl has no such setting",
     )
     assert read(LIST).notes == (f"{state} (also in line 19)", *rest)
     first, *others = read(LIST + again.replace("007, 8", "9")).notes
@@ -86,8 +86,8 @@ def test_many_lines_of_one_kind_are_shortened() -> None:
         f"- {{type: T{number}, names: [n{number}], lifespan: 1h}}\n" for number in range(9)
     )
     assert read("resources:\n" + entries).notes == (
-        "f:2: lifespan is ignored: leasectl doesn't know it (also in lines 3, 4, 5, 6, 7 and 3 "
-        "more)",
+        "f:2: lifespan is ignored: leasectl has no such setting (also in lines 3, 4, 5, 6, 7 and "
+        "3 more)",
     )
 
 
@@ -142,19 +142,22 @@ def test_json_is_read_as_well() -> None:
             'f:3: resources[1].names[0]: "a" is already in pool "T" in line 2',
         ),
         ("resources: [{type: T, state: [free], names: [a]}]", "f:1: state must be a word"),
-        ("resources: [{type: T, names: [a], max-count: 1}]", "f:1: resources[0]: either names or"),
-        ("resources: [{type: T, min-count: 1}]", "f:1: resources[0]: max-count is missing"),
+        (
+            "resources: [{type: T, names: [a], max-count: 1}]",
+            "f:1: resources[0]: use either names or",
+        ),
+        ("resources: [{type: T, min-count: 1}]", "f:1: resources[0]: min-count needs max-count"),
         (
             "resources:\n- type: T\n  max-count: 0",
-            "f:3: resources[0].max-count 0: it can be 1 to 999999999",
+            "f:3: resources[0].max-count 0: use a number from 1 to 999999999",
         ),
         (
             "resources: [{type: T, min-count: 1000000000, max-count: 2}]",
-            "f:1: resources[0].min-count 1000000000: it can be 0 to 100000",
+            "f:1: resources[0].min-count 1000000000: use a number from 0 to 100000",
         ),
         (
             "resources: [{type: T, max-count: 1000000000}]",
-            "f:1: resources[0].max-count 1000000000: it can be 1 to 999999999",
+            "f:1: resources[0].max-count 1000000000: use a number from 1 to 999999999",
         ),
         (
             "resources: [{type: T, max-count: -1}]",
@@ -166,15 +169,15 @@ def test_json_is_read_as_well() -> None:
         ),
         (
             "resources: [{type: T, max-count: 1}, {type: T, max-count: 2}]",
-            'f:1: resources[1]: pool "T" is there twice',
+            'f:1: resources[1]: pool "T" has several entries',
         ),
         (
             "resources: [{type: T, names: [a]}, {type: T, max-count: 2}]",
-            'f:1: resources[1]: pool "T" is there twice',
+            'f:1: resources[1]: pool "T" has several entries',
         ),
         (
             "resources: [{type: T, max-count: 2}, {type: T, names: [a]}]",
-            'f:1: resources[1]: pool "T" is there twice',
+            'f:1: resources[1]: pool "T" has several entries',
         ),
         (
             "resources: [{type: T, min-count: 60000, max-count: 60000}, "
@@ -235,7 +238,7 @@ class TestSettings:
 
     def test_the_same_twice_is_refused(self) -> None:
         text = "resources:\n- {type: T, names: [a], pace: 1}\n- {type: T, names: [b], pace: 1}\n"
-        with pytest.raises(InvalidRequest, match=r'f:3: .*pace of pool "T" is there twice'):
+        with pytest.raises(InvalidRequest, match=r'f:3: .*pace of pool "T" is given twice'):
             parse_definitions(text, "f")
 
 
@@ -289,9 +292,9 @@ class TestProperties:
             ("properties: x", "f:4: .*properties must be a mapping"),
             ("properties: {r: [x]}", r"resources\[0\].properties.r must be a word"),
             ("properties: {r: }", "properties.r must be a word"),
-            ("properties: {x: {r: eu}}", '"x" is none of the entry\'s names'),
+            ("properties: {x: {r: eu}}", "\"x\" isn't among the entry's names"),
             ("userdata: {a: {r: eu}}", "userdata.a must be a word"),
-            ("properties: {r: 1}\n  userdata: {r: 1}", 'f:5: .*"r" is there twice'),
+            ("properties: {r: 1}\n  userdata: {r: 1}", 'f:5: .*"r" is given twice'),
             ("properties: {-r: 1}", 'property "-r" is not allowed'),
             ('properties: {r: "a\\nb"}', "one line of printable text"),
             (f"properties: {{r: {'x' * 1025}}}", "1025 bytes"),
@@ -360,7 +363,7 @@ class TestExpectations:
         text = "resources:\n" + 2 * "- {type: T, names: [NAME], expect: [EXPECTED]}\n"
         for name, expected in (("t-1", "a"), ("t-2", "b")):
             text = text.replace("NAME", name, 1).replace("EXPECTED", expected, 1)
-        with pytest.raises(InvalidRequest, match='expect of pool "T" is there twice'):
+        with pytest.raises(InvalidRequest, match='expect of pool "T" is given twice'):
             parse_definitions(text, "list")
 
 
@@ -389,7 +392,7 @@ class TestTheDefaultPool:
             ((", default: true, grace: 31d",), "list:2: resources[0].grace: grace 31d: it can be"),
             ((", default: true, grace: [1]",), "list:2: resources[0].grace must be a word"),
             ((", default: true, grace: x",), "list:2: resources[0].grace: "),
-            ((", default: true", ", default: true"), 'list:3: resources[1]: pool "T" is the'),
+            ((", default: true", ", default: true"), 'list:3: resources[1]: pool "T" has default'),
         ],
     )
     def test_that_cant_be_meant_is_refused_with_its_line(

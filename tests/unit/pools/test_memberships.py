@@ -88,8 +88,8 @@ class TestMoving:
     @pytest.mark.parametrize(
         ("error", "said"),
         [
-            (BackendUnreachable("no answer"), "no answer; moved all the same: a-1"),
-            (NotAllowed("one is held; that is done already for a-1"), ""),
+            (BackendUnreachable("no answer"), "no answer; already moved: a-1"),
+            (NotAllowed("one is held; already changed: a-1"), ""),
         ],
     )
     def test_that_stops_half_way_on_a_server_says_once_which_have_moved(
@@ -204,4 +204,4 @@ def test_what_nothing_is_said_of_can_be_had() -> None:
 def test_it_says_whose_request_that_is() -> None:
     now = pool(Member("a", "T"), queue=(waiting(1, 2),))
     said = "\n".join(map(described, unmet_waiters(now)))
-    assert said.startswith('job/1 waits on, as pool "T" has 1 resource')
+    assert said.startswith('the request of job/1 keeps waiting: pool "T" has 1 resource')

@@ -109,7 +109,7 @@ def test_what_can_not_be_given_back_now_people_are_told(
     with monkeypatch.context() as broken:
         broken.setattr(module, "finish", full)
         give_back(desk.service, handle, warn=warned.append)
-    assert warned == [f"{said}; the keeper goes on trying to release it"]
+    assert warned == [f"{said}; the keeper keeps trying to release it"]
     assert list(desk.held().values()) == [handle.id]
 
 

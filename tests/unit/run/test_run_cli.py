@@ -576,7 +576,7 @@ def take_away(cli: Cli) -> None:
     ("action", "said", "told"),
     [
         ("term", ["begin", "term"], "sending TERM to {}"),
-        ("ignore", ["begin"], "{} goes on without it"),
+        ("ignore", ["begin"], "{} continues without it"),
     ],
 )
 def test_a_lease_taken_by_force_is_lost_at_once(

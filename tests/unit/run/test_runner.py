@@ -144,7 +144,7 @@ class TestWithoutALease:
         assert job.run(FAILS, **THRICE) == Ending(4)
         assert job.said == ["1 T--00"]
         assert len(job.warned) == 2
-        assert job.warned[1].endswith("; no further attempt: ending as sh did before")
+        assert job.warned[1].endswith("; no further attempt; exiting like the last run of sh")
 
     def test_an_optional_one_goes_on(self, job: Job) -> None:
         script = "echo ${LEASECTL_NAMES-none} $LEASECTL_ATTEMPT >>$DIR/said; exit 4"

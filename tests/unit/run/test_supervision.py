@@ -288,7 +288,9 @@ class TestALostLease:
     def test_ends_the_command_as_was_wanted(
         self, following: Following, told: str, ending: str
     ) -> None:
-        with pytest.raises(LeaseLost, match=rf"job was stopped \({ending}\), as its lease of T"):
+        with pytest.raises(
+            LeaseLost, match=rf"job was stopped \({ending}\), because its lease of T"
+        ):
             following.run("trap 'exit 5' TERM; " + BEGINS + WAITS, Watch(following.lose))
         assert following.warned == [f"lost the lease of T--00 (stuck); {told} job"]
 
@@ -306,7 +308,7 @@ class TestALostLease:
         watch.go_on_without = (following.folder / "told").touch  # type: ignore[method-assign]
         assert following.run(BEGINS + waits_for("told") + "; exit 3", watch) == Ending(3)
         assert (following.folder / "told").exists()
-        assert following.warned == ["lost the lease of T--00 (stuck); job goes on without it"]
+        assert following.warned == ["lost the lease of T--00 (stuck); job continues without it"]
 
 
 class TestALastMoment:

@@ -280,7 +280,7 @@ class TestLosses:
             behind.reap("S--00")
             behind.occupy("S")
             assert client.release("S--00").status == 204
-        assert "S--00 wasn't leased to us any more" in server.complaint()
+        assert "S--00 was no longer leased to us" in server.complaint()
         assert len(behind.owners) == 1  # that is another job's
 
     def test_what_an_answer_carried_that_was_lost_is_told(

@@ -147,7 +147,7 @@ class TestGuards:
                 "warn",
                 True,
             )
-            assert "of 1 handle that serve granted, the state directories of its" in told["what"]
+            assert "1 handle granted through leasectl serve" in told["what"]
             (theirs,) = (r["handle"] for r in resources(cli, "T") if r["guard"] == "unknown")
             assert theirs not in told["advice"]
         assert doctor(client)["unguarded"]["what"].startswith("1 handle held until released")

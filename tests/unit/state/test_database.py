@@ -127,7 +127,7 @@ def test_a_log_without_its_database_is_not_taken_for_a_fresh_start(path: Path) -
         kept = log.read_bytes()
     path.unlink()
     log.write_bytes(kept)
-    with pytest.raises(CorruptState, match=r"^\S*/state\.db is missing, but its log is there"):
+    with pytest.raises(CorruptState, match=r"^\S*/state\.db is missing, but its write-ahead log"):
         State.open(str(path.parent))
     assert not path.exists()
     assert log.read_bytes() == kept

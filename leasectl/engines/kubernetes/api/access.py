@@ -96,10 +96,10 @@ def not_let_in(access: Access, refusal: Refusal) -> AccessRefused:
             )
         )
     advice = {
-        "certificate": f"the certificate-authority in {access.found} has to be its CA",
-        "name": f"tls-server-name in {access.found} can say which name it has",
+        "certificate": f"certificate-authority in {access.found} must be the CA of the server",
+        "name": f"set tls-server-name in {access.found} to a name in its certificate",
         "time": OTHER_TIME,
-        "ours": f"{access.who} has to be one that it knows",
+        "ours": f"the server doesn't accept {access.who}",
         None: "",
     }[refusal.distrust]
     return AccessRefused(NotAllowed(f"{access.server}: {refusal}; {advice}"))

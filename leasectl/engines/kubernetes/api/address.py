@@ -94,7 +94,7 @@ def _unescaped(url: str, name: str, value: str) -> str:
     unescaped = re.sub(_ESCAPE, lambda found: bytes.fromhex(found[1].decode()), raw)
     text = unescaped.decode(errors="replace")
     if not text.isprintable() or "\ufffd" in text or len(text) > _LONGEST_VALUE:
-        raise _wrong(url, f"has a {name} that can't be one")
+        raise _wrong(url, f"has an invalid {name} (unprintable, not UTF-8 or too long)")
     return text
 
 

@@ -72,8 +72,8 @@ class ClusterChoice(NamedTuple):
             "address": "the address names its kubeconfig",
             "LEASECTL_KUBECONFIG": "LEASECTL_KUBECONFIG names its kubeconfig",
             "pod": "this is a pod, and neither the address nor LEASECTL_KUBECONFIG names another",
-            "KUBECONFIG": "KUBECONFIG names its kubeconfig, as kubectl would have it",
-            "HOME": "it is the kubeconfig that kubectl would take",
+            "KUBECONFIG": "KUBECONFIG names its kubeconfig, as for kubectl",
+            "HOME": "it is the kubeconfig that kubectl would use",
         }
         return reasons[self.chosen_by]
 
@@ -110,8 +110,8 @@ def parse_choice(text: str) -> ClusterChoice:
         return ClusterChoice(**said)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptState(
-            "the record of which cluster of Kubernetes a lease is in was written by a newer "
-            "leasectl, or is damaged"
+            "the lease's record of its Kubernetes cluster is damaged, or was written by a newer "
+            "leasectl"
         ) from error
 
 

@@ -89,21 +89,19 @@ def read_plugin(entry: Entry, cluster: ClusterEntry, ca: Pem | None) -> Plugin:
     """
     for field in entry.fields:
         if field not in _FIELDS:
-            raise NotSupported(
-                f'{entry} has "{printable(field)}", which isn\'t known here; {MEND_IT}'
-            )
+            raise NotSupported(f'{entry} has the unknown field "{printable(field)}"; {MEND_IT}')
     version, command = entry.text("apiVersion"), entry.text("command")
     if version not in _VERSIONS:
         raise NotSupported(
-            f"{entry} has apiVersion {printable(version or 'none')}; {' and '.join(_VERSIONS)} are "
-            f"known here; {MEND_IT}"
+            f"{entry} has apiVersion {printable(version or 'none')}; supported: "
+            f"{', '.join(_VERSIONS)}; {MEND_IT}"
         )
     if not command:
         raise entry.refused("names no command")
     if entry.text("interactiveMode") not in _MODES:
         raise NotSupported(
-            f"{entry} has an interactiveMode other than Never and IfAvailable, and there is nobody "
-            f"who could be asked; {MEND_IT}"
+            f"{entry} has an interactiveMode other than Never and IfAvailable, but leasectl can't "
+            f"ask anybody; {MEND_IT}"
         )
     if "/" in command:
         command = os.path.join(os.path.dirname(entry.path), command)
@@ -136,7 +134,7 @@ def _environment(entry: Entry) -> list[tuple[str, str]]:
             if not isinstance(name, Scalar) or not isinstance(value, Scalar):
                 raise entry.refused(f"has an env[{number}] without a name and a value")
             if not name.text or "=" in name.text:
-                raise entry.refused(f"has an env[{number}] with a name that can't be one")
+                raise entry.refused(f"has an env[{number}] with an invalid name")
             found.append((entry.handed_on("env", name.text), entry.handed_on("env", value.text)))
     return found
 
@@ -303,14 +301,14 @@ def _credential(plugin: Plugin, ended: Ended, clock: Clock) -> Credential:
     try:
         said = read_json(ended.printed)
     except (ValueError, RecursionError):
-        raise _refused(plugin, f"printed no JSON{_said(ended)}") from None
+        raise _refused(plugin, f"printed something other than JSON{_said(ended)}") from None
     if not isinstance(said, dict) or said.get("kind") != "ExecCredential":
         raise _refused(plugin, "didn't print an ExecCredential")
     if said.get("apiVersion") != plugin.version:
         raise _refused(
             plugin,
-            f"printed an ExecCredential of {printable(str(said.get('apiVersion')))} and was asked "
-            f"for one of {plugin.version}",
+            f"printed an ExecCredential of {printable(str(said.get('apiVersion')))} instead "
+            f"of one of {plugin.version}",
         )
     status = said.get("status")
     status = status if isinstance(status, dict) else {}
@@ -321,9 +319,11 @@ def _credential(plugin: Plugin, ended: Ended, clock: Clock) -> Credential:
     if token is None and certificate is None:
         raise _refused(plugin, f"printed neither a token nor a certificate{_said(ended)}")
     if (certificate is None) != (key is None):
-        raise _refused(plugin, "printed one of a certificate and a key, which belong together")
+        raise _refused(
+            plugin, "printed a certificate without a key, or a key without a certificate"
+        )
     if token is not None and not is_header(token):
-        raise _refused(plugin, "printed a token that can't be one")
+        raise _refused(plugin, "printed an invalid token")
     return Credential(
         token,
         _pem(plugin, certificate),

@@ -20,7 +20,7 @@ from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
 from leasectl.text.wording import nearest, printable
 
 # What to do about whatever is wrong in a kubeconfig.
-MEND_IT = "mend that, or name another kubeconfig in LEASECTL_KUBECONFIG"
+MEND_IT = "correct the file, or name another kubeconfig in LEASECTL_KUBECONFIG"
 
 _HOST = r"(?:[^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
 _SERVER = rf"https?://{_HOST}(/[^\s?#@]*)?"
@@ -35,9 +35,10 @@ _USER_FIELDS = frozenset(
 )
 _NOT_SUPPORTED = {
     "auth-provider": "kubectl no longer supports it; name its plugin in exec",
-    "username": "no API server of today takes a password",
-    "password": "no API server of today takes one",
+    "username": "current API servers accept no user name with a password",
+    "password": "current API servers accept no password",
 }
+_OF_HEADERS = "it has control characters, or others than ASCII, or spaces at its ends"
 _LONGEST_BYTES = 4 << 20
 # By path: how a file looked before it was read, and what it said; for whoever reads it next.
 _known: dict[str, tuple[tuple[int, ...], dict[str, Part]]] = {}
@@ -83,7 +84,7 @@ class Entry(NamedTuple):
         """A field that is true or false, which it is where it isn't there."""
         said = self.text(field)
         if said not in (None, "true", "false"):
-            raise self.refused(f"says neither true nor false for {field}")
+            raise self.refused(f"has a {field} that is neither true nor false")
         return said == "true"
 
     def texts(self, field: str) -> list[str]:
@@ -100,7 +101,7 @@ class Entry(NamedTuple):
     def handed_on(self, field: str, text: str) -> str:
         """A text that can be handed to the system, as a path or a variable; `refused` if not."""
         if "\0" in text or not is_encodable(text):
-            raise self.refused(f"has a character in {printable(field)} that can't be there")
+            raise self.refused(f"has a character in {printable(field)} that isn't allowed there")
         return text
 
     def path_of(self, field: str) -> str | None:
@@ -206,7 +207,7 @@ def read_cluster(entry: Entry) -> ClusterEntry:
     if server is None:
         raise entry.refused("has no server")
     if "@" in server:
-        raise entry.refused("has a server with a user, who belongs among the users")
+        raise entry.refused("has a server URL with a user, which belongs into a user entry")
     if not _is_address(_SERVER, server):
         raise entry.refused(
             f'has the server "{printable(server)}", which is not an address like https://host:port'
@@ -214,13 +215,13 @@ def read_cluster(entry: Entry) -> ClusterEntry:
     is_verified = not entry.truth("insecure-skip-tls-verify")
     ca = entry.source("certificate-authority")
     if ca is not None and not is_verified:
-        raise entry.refused("has a certificate-authority and insecure-skip-tls-verify as well")
+        raise entry.refused("has both certificate-authority and insecure-skip-tls-verify")
     server_name, proxy_url = entry.text("tls-server-name"), _proxy_url(entry)
     if server_name and not re.fullmatch(_SERVER_NAME, server_name, re.ASCII):
-        raise entry.refused("has a tls-server-name that no server can have")
+        raise entry.refused("has an invalid tls-server-name")
     if server_name and proxy_url:
         raise NotSupported(
-            f"{entry} has tls-server-name and proxy-url, which can't be had at once; {MEND_IT}"
+            f"{entry} has tls-server-name and proxy-url, which can't be combined; {MEND_IT}"
         )
     return ClusterEntry(
         str(entry),
@@ -247,15 +248,15 @@ def read_user(entry: Entry) -> UserEntry:
             )
         if field not in _USER_FIELDS and field not in _NOT_SUPPORTED:
             raise NotSupported(
-                f'{entry} has "{printable(field)}", which isn\'t known here: nobody can tell whom '
-                f"it would make us; {MEND_IT}"
+                f'{entry} has the unknown field "{printable(field)}", which might change the user; '
+                f"{MEND_IT}"
             )
     certificate, key = entry.source("client-certificate"), entry.source("client-key")
     if key is not None and certificate is None:
-        raise entry.refused("has a client-key and no client-certificate")
+        raise entry.refused("has a client-key but no client-certificate")
     token = entry.text("token")
     if token is not None and not is_header(token):
-        raise entry.refused("has a token that can't be one")
+        raise entry.refused(f"has an invalid token ({_OF_HEADERS})")
     plugin = entry.fields.get("exec")
     return UserEntry(
         str(entry),
@@ -281,13 +282,15 @@ def _impersonation(entry: Entry) -> Iterable[tuple[str, str]]:
     if extra is not None and not is_null(extra):
         raise NotSupported(f"{entry} has as-user-extra, which isn't supported; {MEND_IT}")
     if (uid or groups) and not user:
-        raise entry.refused("has as-uid or as-groups and no as, which says who that is")
+        raise entry.refused(
+            'has "as-uid" or "as-groups" but not "as", the name of the user to act as'
+        )
     headers = [("Impersonate-User", user), ("Impersonate-Uid", uid)]
     headers += [("Impersonate-Group", group) for group in groups]
     for name, value in headers:
         if value is not None:
             if not is_header(value):
-                raise entry.refused(f"has something after as that can't be a name ({name})")
+                raise entry.refused(f"has an invalid value for {name} ({_OF_HEADERS})")
             yield name, value
 
 
@@ -373,7 +376,7 @@ class Kubeconfig(NamedTuple):
         if entry is None:
             raise InvalidRequest(
                 f'{self._files} has no context "{printable(name)}"{self._meant(name)}; '
-                "name one that it has in the address, like kubernetes://namespace?context=name"
+                "name an existing one in the address, like kubernetes://namespace?context=name"
             )
         return entry
 
@@ -403,8 +406,8 @@ class Kubeconfig(NamedTuple):
     def _entry(self, kind: str, name: str, entries: dict[str, Entry], context: Entry) -> Entry:
         if name not in entries:
             raise CorruptState(
-                f'{found_in(context.name, self.paths)} has the {kind} "{printable(name)}", which '
-                f"isn't there; {MEND_IT}"
+                f'{found_in(context.name, self.paths)} names the {kind} "{printable(name)}", which '
+                f"doesn't exist; {MEND_IT}"
             )
         return entries[name]
 
@@ -442,7 +445,7 @@ def read_kubeconfigs(
     there = paths if all_there else [path for path in paths if os.path.exists(path)]
     if not there:
         shown = printable(", ".join(paths), longest=500)
-        advice = f"{named_by} must name a kubeconfig that is there"
+        advice = f"{named_by} must name an existing kubeconfig"
         if is_recorded:
             advice = "restore the kubeconfig that named the cluster"
         raise FileUnreadable(f"there is no {shown}; {advice}")
@@ -487,9 +490,7 @@ def _read_document(file: NamedFile) -> dict[str, Part]:
     except NotSupported:
         raise
     except InvalidRequest as error:
-        raise CorruptState(
-            f"{error}; {file.named_by} must name one that is a kubeconfig"
-        ) from error
+        raise CorruptState(f"{error}; {file.named_by} must name a kubeconfig") from error
     if is_null(document):
         return {}  # as kubectl has it
     if not isinstance(document, Fields):
@@ -503,7 +504,7 @@ def _entries(file: NamedFile, top: dict[str, Part], name: str) -> Iterator[Entry
     if part is None or is_null(part):
         return
     if not isinstance(part, Items):
-        raise file.refused(f"has {name} that are no list", "is a kubeconfig")
+        raise file.refused(f"has {name} that aren't a list", "is a kubeconfig")
     kind = name.removesuffix("s")
     for number, item in enumerate(part.items):
         fields = fields_of(item)
@@ -512,7 +513,7 @@ def _entries(file: NamedFile, top: dict[str, Part], name: str) -> Iterator[Entry
             raise file.refused(f"has {name}[{number}] without a name", "is a kubeconfig")
         entry = Entry(kind, entry_name.text, file.path, fields_of(content))
         if content is not None and not isinstance(content, Fields) and not is_null(content):
-            raise entry.refused("says nothing that has names")
+            raise entry.refused("is not a mapping of fields to values")
         yield entry
 
 

@@ -66,7 +66,7 @@ def _read_pod(choice: ClusterChoice) -> Found:
     ca = NamedFile("CA file", ca_file, _POD)
     return Found(
         Access(choice.server, choice.found, f"the token in {token_file}"),
-        PemTls(Pem(ca.read(), str(ca), f"{_POD} must have one that does")),
+        PemTls(Pem(ca.read(), str(ca), f"{_POD} must have a valid one")),
         read_token(token_file, named_by=_POD),
         files=(token_file, ca_file),
     )

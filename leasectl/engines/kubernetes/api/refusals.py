@@ -158,9 +158,9 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
     if status == 410 and deed.verb in ("list", "watch"):
         return Expired(words)
     if status in (413, 422):
-        return InvalidRequest(f"{server} doesn't take it: {deed}: {words}")
+        return InvalidRequest(f"{server} rejects this request: {deed}: {words}")
     if status == 400 and said.is_status:
-        return CorruptState(f"{server} doesn't understand it: {deed}: {words}")
+        return CorruptState(f"{server} doesn't understand this request: {deed}: {words}")
     pause = _retry_after(answer, said.details)
     if status == 429:
         return Busy(words, retry_after_seconds=pause, is_budget=_is_budget(said.details))
@@ -170,7 +170,7 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
     # Who stands before the server may do better in a moment; a 400 that isn't Kubernetes' own says
     # that a request came only in part. What waits for TLS says that with 400, too, and will again.
     may_pass = status in (409, 410) or (status == 400 and _WITHOUT_TLS not in words)
-    text = f"answered {status} ({words}), which an API server wouldn't"
+    text = f"answered {status} ({words}), which isn't an API server's answer"
     return NoAnswer(text, lasting=not may_pass)
 
 
@@ -206,7 +206,7 @@ def _object(answer: Answer) -> Json:
     if said is not None:
         return said
     shown = printable(answer.text[:200].strip(), longest=60) or "with nothing"
-    raise NoAnswer(f"answered {answer.status} {shown}, which an API server wouldn't")
+    raise NoAnswer(f"answered {answer.status} {shown}, which isn't an API server's answer")
 
 
 def _read(answer: Answer) -> _Said:

@@ -231,7 +231,7 @@ class Api:
             with contextlib.suppress(Expired):
                 return self._list(collection, labels, fields)
         raise BackendUnreachable(
-            f"{Deed('list', collection)}: it changes faster than it is read; try again"
+            f"{Deed('list', collection)}: the list changes while it is read; try again"
         )
 
     def create(
@@ -396,9 +396,11 @@ class Api:
             if not metadata.get("continue"):
                 return Listed(tuple(items), str(metadata.get("resourceVersion", "")))
             if length > _LONGEST_LIST:
-                raise BackendUnreachable(f"{deed}: it is longer than {_LONGEST_LIST >> 20} MiB")
+                raise BackendUnreachable(
+                    f"{deed}: the list is longer than {_LONGEST_LIST >> 20} MiB"
+                )
             if self._clock.elapsed() > until:
-                raise BackendUnreachable(f"{deed}: it took longer than {_LIST_SECONDS:g} s")
+                raise BackendUnreachable(f"{deed}: the list took longer than {_LIST_SECONDS:g} s")
             query = {**query, "continue": str(metadata["continue"])}
 
     def _ask(
@@ -528,7 +530,7 @@ class Api:
             self._wait(pause)
         else:
             why = (
-                f"{access.server} is busy, and is to be asked again in {format_seconds(pause)}: "
+                f"{access.server} is busy, and asks to try again in {format_seconds(pause)}: "
                 f"{refusal}"
             )
             self._rest = (now + min(self._rest_seconds, pause), why)
@@ -541,8 +543,8 @@ class Api:
         said = f": {tries.reason}" if tries.reason not in ("", NOT_IN_TIME) else ""
         by_way_of = f" by way of {access.proxy}" if access.proxy_url else ""
         why = (
-            f"no answer from {access.server}{by_way_of} within {format_seconds(took)}{said}; is it "
-            f"there, and is {access.found} the right one?"
+            f"no answer from {access.server}{by_way_of} within {format_seconds(took)}{said}; is "
+            f"the server up, and is {access.found} right?"
         )
         if took >= min(self._attempt_seconds, self._deadline_seconds):  # or others may have more
             self._rest = (self._clock.elapsed() + self._rest_seconds, why)

@@ -165,7 +165,7 @@ class Watch(CuttableStream):
                     yield self._event(line)
         except NoAnswer as reason:
             raise WatchEnded(f"{self._server}: {reason}") from reason
-        raise WatchEnded(f"{self._server} has ended it")
+        raise WatchEnded(f"{self._server} has ended the watch")
 
     def _event(self, line: str) -> WatchEvent:
         said = read_object(line) or {}

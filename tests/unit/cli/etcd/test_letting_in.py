@@ -176,7 +176,7 @@ def test_a_release_that_is_refused_is_done_once_it_is_allowed(cli: Cli, user_fil
     user_file.unlink()
     failed = cli("release", "--handle", handle)
     assert failed.code in (64, 65)
-    assert "the keeper goes on trying to release it" in failed.err
+    assert "the keeper keeps trying to release it" in failed.err
     user_file.write_text(":".join(ROOT))
     eventually(lambda: not held(cli))
     cli.ok("pool", "delete", "T")

@@ -48,7 +48,7 @@ class TestInTheMiddleOfARun:
         hosts.revoke_all()
         finished = run.finish()
         assert finished.code == LOST
-        assert "as its lease of T was lost" in finished.err
+        assert "because its lease of T was lost" in finished.err
         assert len(script.times("told")) == 1
         assert hosts.is_free(), "it isn't kept until its time would have been over"
 
@@ -113,7 +113,7 @@ class TestByForce:
         held = here("acquire", "-t", "T", "-c", "2", "--ttl", "1m").handle
         there.ok(*self.FORCE)
         again = there(*self.FORCE)
-        assert " had ended already (released by force by " in again.err
+        assert " had already lost a (released by force by " in again.err
         assert f"run on {socket.gethostname()}: leasectl release T-" in again.err
         here.ok("status")  # which may be who finds out
         for options in ((), ("--ttl", "2m")):

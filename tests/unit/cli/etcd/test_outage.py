@@ -52,7 +52,7 @@ class TestDown:
         assert (failed.code, failed.out) == (UNREACHABLE, "")
         assert failed.err.count("\n") == 1
         assert hosts.held() == ["a"]
-        assert "the keeper goes on trying to release it" in failed.err.lower()
+        assert "the keeper keeps trying to release it" in failed.err.lower()
         network.mend()
         eventually(hosts.is_free)
         eventually(lambda: here.query("SELECT state FROM handle") == [("released",)])
@@ -68,7 +68,7 @@ class TestDown:
         script.tell("end")
         finished = run.finish()
         assert finished.code == 5
-        assert "the keeper goes on trying to release it" in finished.err.lower()
+        assert "the keeper keeps trying to release it" in finished.err.lower()
         network.mend()
         eventually(hosts.is_free)
 

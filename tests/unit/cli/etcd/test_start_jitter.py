@@ -24,7 +24,7 @@ def command(hosts: Hosts) -> tuple[Cli, Started]:
     cli = hosts.new()
     started = cli.start("run", "T", *LONG, "--", "touch", "started")
     assert started.process.stderr is not None
-    assert "is held back, to start in " in started.process.stderr.readline()
+    assert ": start in " in started.process.stderr.readline()
     return cli, started
 
 

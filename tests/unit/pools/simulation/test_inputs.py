@@ -124,17 +124,17 @@ class TestArrivalFiles:
         [
             ("", "no job in it"),
             ("at\n", "no job in it"),
-            ("when\n1m\n", 'f:1: no column "when"'),
+            ("when\n1m\n", 'f:1: unknown column "when"'),
             ("at,hodl\n1m,2\n", 'did you mean "hold"'),
             ("at,at\n1m,2\n", "f:1: .*twice"),
             ("hold\n1m\n", 'f:1: column "at" is missing'),
-            ("at,hold\n1m\n", "f:2: 2 values are wanted, and 1 value is there"),
-            ("1m\n2m,3\n", "f:2: 1 value is wanted, and 2 values are there"),
-            ("at;hodl\n1m;2\n", 'f:1: no column "hodl".*did you mean "hold"'),
+            ("at,hold\n1m\n", "f:2: 1 value for 2 columns"),
+            ("1m\n2m,3\n", "f:2: 2 values for 1 column"),
+            ("at;hodl\n1m;2\n", 'f:1: unknown column "hodl".*did you mean "hold"'),
             ("at,hold\n1m,20m+-20\n", "f:2: .*20 of what"),
             ("at,hold\n1m,9-20m\n", "f:2: .*give both times a unit"),
             ("at\n21.11.2026 08:00\n", "f:2: .*or as a date like 2026-11-21T08:00"),
-            ("at,hold\n,1m\n", "f:2: it doesn't say when"),
+            ("at,hold\n,1m\n", "f:2: no value in column"),
             ("at,hold\n1m,-5m\n", 'f:2: invalid duration "-5m"'),
             ("at\n1m\n\n-1m\n", 'f:4: invalid duration "-1m"'),
             ("at,count\n1m,0\n", "f:2: .*invalid number of resources"),
@@ -145,9 +145,9 @@ class TestArrivalFiles:
             ("at,name,count\n1m,a,2\n", "f:2: .*with a name"),
             ("1m\n2026-11-22T09:00:00Z\n", "f:2: times are dates in some lines"),
             ("2026-13-22T09:00:00Z\n", "f:1: .*invalid duration"),
-            ('at,name\n1m,"a\n', "f:2: no comma-separated values"),
+            ('at,name\n1m,"a\n', "f:2: these aren't comma-separated values"),
             ("at\n1m\x1b[2J\n", r"f:2: .*invalid duration"),
-            ("at\n" + "1" * 20_000 + "\n", "f:2: a line as long as this"),
+            ("at\n" + "1" * 20_000 + "\n", "f:2: this line is too long"),
         ],
     )
     def test_a_line_that_is_wrong_is_named(self, text: str, said: str) -> None:
@@ -157,7 +157,11 @@ class TestArrivalFiles:
 
     def test_holds_have_a_line_each(self) -> None:
         assert parse_holds_file("hold\n20m\n# so\n90\n", "f") == [1200, 90]
-        for text, said in (("", "no hold time in it"), ("1,2\n", "f:1: one"), ("1\nx\n", "f:2: ")):
+        for text, said in (
+            ("", "no hold time in it"),
+            ("1,2\n", "f:1: write one"),
+            ("1\nx\n", "f:2: "),
+        ):
             with pytest.raises(InvalidRequest, match=said):
                 parse_holds_file(text, "f")
 
@@ -221,7 +225,7 @@ class TestPolicies:
             ("jitter=", "needs a value"),
             ("jitter=x", "invalid duration"),
             ("jitter=1m,jitter=2m", "twice"),
-            ("none,pace=2s", "none stands alone"),
+            ("none,pace=2s", "can't be combined"),
             ("pace=1ms", "invalid duration"),
             ("pace=0.01", "can be"),
             ("pace=20s,burst=0", "burst 0"),

@@ -70,8 +70,8 @@ class TestFailures:
         for text in (NOT_IN_TIME, "refused", "no leader", NOT_IN_TIME):
             failures.note("http://a:1", NoAnswer(text))
         assert failures.text() == "no answer from etcd: http://a:1: no leader"
-        assert failures.text(2.0).endswith("no leader; is it there, and does it have a quorum?")
+        assert failures.text(2.0).endswith("no leader; is it up, and does it have a quorum?")
 
     def test_who_had_no_time_to_ask_says_so(self) -> None:
-        text = "no answer from etcd within 0s; is it there, and does it have a quorum?"
+        text = "no answer from etcd within 0s; is it up, and does it have a quorum?"
         assert Failures().text(0) == text

@@ -183,7 +183,7 @@ def test_certificate_with_a_common_name_is_said_to_be_why(
     assert refused.value.exit_code == NotAllowed.exit_code
     text = str(refused.value)
     assert COMMON_NAME.strip() in text
-    assert "name one without CN in LEASECTL_CERT_FILE, and name a file that holds" in text
+    assert "without CN in LEASECTL_CERT_FILE, and name a file that holds" in text
 
 
 def test_who_names_no_user_and_may_not_is_told_to_name_one(

@@ -46,11 +46,11 @@ def test_what_they_say(url: str, address: KubernetesAddress) -> None:
         ("kubernetes://ci?context=a&context=b", "has context twice"),
         ("kubernetes://ci?context=a&", 'has the parameter ""'),
         ("kubernetes://ci?kubeconfig=%", 'has a "%" in kubeconfig'),
-        ("kubernetes://ci?kubeconfig=%0a", "has a kubeconfig that can't be one"),
-        ("kubernetes://ci?kubeconfig=%FF", "has a kubeconfig that can't be one"),
-        ("kubernetes://ci?kubeconfig=\udcff", "has a kubeconfig that can't be one"),
-        ("kubernetes://ci?context=\x1b[2J", "has a context that can't be one"),
-        (f"kubernetes://ci?context={'a' * 5000}", "has a context that can't be one"),
+        ("kubernetes://ci?kubeconfig=%0a", "has an invalid kubeconfig"),
+        ("kubernetes://ci?kubeconfig=%FF", "has an invalid kubeconfig"),
+        ("kubernetes://ci?kubeconfig=\udcff", "has an invalid kubeconfig"),
+        ("kubernetes://ci?context=\x1b[2J", "has an invalid context"),
+        (f"kubernetes://ci?context={'a' * 5000}", "has an invalid context"),
     ],
 )
 def test_what_is_none_is_refused_with_what_one_looks_like(url: str, why: str) -> None:

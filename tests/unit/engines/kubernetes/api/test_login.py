@@ -237,9 +237,7 @@ class TestTls:
             api_of(path).list(HERE)
         assert raised.value.exit_code == 77
         assert "its certificate isn't trusted" in str(raised.value)
-        assert f'the certificate-authority in context "x" in {path} has to be its CA' in str(
-            raised.value
-        )
+        assert f'certificate-authority in context "x" in {path} must be' in str(raised.value)
 
     def test_a_ca_that_was_replaced_is_read_again(
         self, script: Script, config: Config, certificates: Certificates, tmp_path: Path
@@ -261,7 +259,7 @@ class TestTls:
         by_name = server.url.replace("127.0.0.1", "localhost")
         path = config(server, **{"certificate-authority": certificates.ca.file})
         path.write_text(path.read_text().replace(server.url, by_name))
-        with pytest.raises(AccessRefused, match=r"tls-server-name in context .* can say which"):
+        with pytest.raises(AccessRefused, match="set tls-server-name in context "):
             api_of(path).list(HERE)
         named = json.loads(path.read_text())
         named["clusters"][0]["cluster"]["tls-server-name"] = "127.0.0.1"

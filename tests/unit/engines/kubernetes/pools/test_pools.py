@@ -76,7 +76,7 @@ class TestAKill:
         with pytest.raises(Killed):
             process.pools.create_pool("T", NAMES)
         nobody_kills(api)
-        end_it = "being made; if .* killed, end it with: leasectl pool delete T"
+        end_it = "being created; if .* killed, run: leasectl pool delete T"
         with pytest.raises(NotFound, match=end_it):
             process.acquire("k/1", Request("T"))
         with pytest.raises(InvalidRequest, match=r'"a" is being put into pool "T".*pool delete T'):

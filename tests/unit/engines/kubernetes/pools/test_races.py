@@ -207,7 +207,7 @@ class TestClosing:
             if world.state != "closing":
                 continue
             closed += 1
-            with pytest.raises(NotFound, match="it is being deleted"):
+            with pytest.raises(NotFound, match="it is just being deleted"):
                 world.other.acquire("k/1", Request("T"))
             world.other.pools.create_pool("T", NAMES)
             assert world.other.acquire("k/1", Request("T", count=3))
@@ -268,7 +268,7 @@ class TestClosing:
         world.close()
         assert waiter.claim().look_again_at is not None
         world.clock.advance(1.1)
-        with pytest.raises(NotFound, match="it is being deleted"):
+        with pytest.raises(NotFound, match="it is just being deleted"):
             waiter.claim()
 
 
