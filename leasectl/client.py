@@ -731,6 +731,7 @@ class Client:
         expected = Expected(holder, fence)
         released: list[str] = []
         with self._service() as service:
+            held = [*filter(None, whole_names(service, names).values())]
             if force:
                 from leasectl.leases.release_forced import check_reason, release_by_force
 
@@ -738,7 +739,7 @@ class Client:
                     raise InvalidRequest("release: force needs names, not a handle")
                 forced = release_by_force(
                     service,
-                    whole_names(service, names),
+                    held,
                     reason=check_reason(reason),
                     expected=expected,
                     at_once=now,
@@ -747,8 +748,7 @@ class Client:
             if handle:
                 targets = targets_at(service, handle)
             else:
-                wanted = whole_names(service, names)
-                targets = targets_of_names(service, wanted, expected=expected)
+                targets = targets_of_names(service, held, expected=expected)
             release_each(service, targets, tell=released.extend)
         return tuple(released)
 

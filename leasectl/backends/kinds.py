@@ -235,7 +235,9 @@ class Backend(HasSides):
         Raises:
             NotSupported: Leases of this kind aren't renewed by their holder.
         """
-        raise lacking(f"leases of {context.url} aren't renewed by their holder", has=is_served)
+        raise lacking(
+            f"leases of {context.url} aren't renewed by their holder", has=is_asked_by_holder
+        )
 
     @classmethod
     def open_claim_watch(
@@ -513,8 +515,13 @@ def has_pools(kind: Kind) -> bool:
 
 
 def is_served(kind: Kind) -> bool:
-    """Return whether a holder renews a kind's leases, and asks by name and without waiting."""
+    """Return whether `serve` can lease from a kind."""
     return kind.can_be_served
+
+
+def is_asked_by_holder(kind: Kind) -> bool:
+    """Return whether a holder renews a kind's leases, and asks by name and without waiting."""
+    return kind.can_be_served or kind.has_pools
 
 
 def prefixes(conjunction: str, *, has: Callable[[Kind], bool] = has_pools) -> str:

@@ -48,7 +48,7 @@ def require_handle_at(service: Service, path: str, *, done: str) -> Handle:
     """
     handle = handle_at(service, path)
     if handle is None:
-        raise _not_ours(service, path, done)
+        raise no_handle_here(service, path, done)
     return handle
 
 
@@ -71,7 +71,7 @@ def handles_at(service: Service, path: str, *, done: str) -> list[Handle]:
     holders = [service.handles.holding(name, prefer=service.is_here) for name in names]
     found = {holder.id: holder for holder in holders if holder is not None}
     if names and not found:
-        raise _not_ours(service, path, done)
+        raise no_handle_here(service, path, done)
     return list(found.values())
 
 
@@ -88,7 +88,8 @@ def handle_with(service: Service, path: str, name: str) -> Handle:
     return next((each for each in handles if name in each.names), handles[0])
 
 
-def _not_ours(service: Service, path: str, done: str) -> NotFound:
+def no_handle_here(service: Service, path: str, done: str) -> NotFound:
+    """The error for a path that is no handle of the state directory."""
     return NotFound(
         f"{printable(path, longest=200)} is not a handle of {service.state.directory}, so it can't "
         f"be {done}; name its state directory in LEASECTL_STATE_DIR"

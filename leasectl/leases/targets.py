@@ -6,7 +6,7 @@ Where two handles hold the same name, the one on the service's backend is meant.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +21,7 @@ from leasectl.errors import (
     NotSupported,
 )
 from leasectl.leases.journal import remote_lease
-from leasectl.leases.paths import handle_at, read_names
+from leasectl.leases.paths import handle_at, no_handle_here, read_names
 from leasectl.leases.service import ANY_LEASE, Expected, Service, not_ours
 from leasectl.model import Handle, Lease, ReleaseTarget, Request, whole
 from leasectl.state import shared_leases
@@ -55,41 +55,40 @@ class Listed(NamedTuple):
     unknown: list[str]
 
 
-def whole_names(service: Service, names: Sequence[str]) -> list[str]:
-    """Return whole names; a short one (``--00``) stands for the only one that is held.
+def whole_names(service: Service, names: Sequence[str]) -> dict[str, str | None]:
+    """Return the whole name of each; a short one (``--00``) stands for the only one that is held.
 
-    If all that it could stand for are free, it is any of them: there is nothing to release.
+    It stands for None if all that it could mean are free: there is nothing to release.
 
     Raises:
         NotFound: No resource has that short name.
         InvalidRequest: Several that are held have.
     """
     if not any(name.startswith("--") for name in names):
-        return list(names)
+        return {name: name for name in names}
     held: dict[str, set[str]] = {}
-    free: dict[str, str] = {}
+    free: set[str] = set()
     if service.kind.has_pools:
         for pool in service.pools.pools():
             for each in pool.resources:
                 short = short_name(each.name, pool.type)
                 if each.lease is None:
-                    free[short] = each.name
+                    free.add(short)
                 else:
                     held.setdefault(short, set()).add(each.name)
     else:
         for handle in service.handles.active():
             for name in handle.names:
                 held.setdefault(short_name(name, handle.request.type), set()).add(name)
-    return [_only(held, free, name) if name.startswith("--") else name for name in names]
-
-
-def _only(held: Mapping[str, Collection[str]], free: Mapping[str, str], short: str) -> str:
-    found = sorted(held.get(short) or ([free[short]] if short in free else ()))
-    if not found:
-        raise NotFound(f'no resource "{short}"; see the whole names with: {_WIDE}')
-    if len(found) > 1:
-        raise InvalidRequest(f'"{short}" can be {listed(found)}; give the whole name')
-    return found[0]
+    whole: dict[str, str | None] = {}
+    for name in names:
+        found = sorted(held.get(name, ())) if name.startswith("--") else [name]
+        if not found and name not in free:
+            raise NotFound(f'no resource "{name}"; see the whole names with: {_WIDE}')
+        if len(found) > 1:
+            raise InvalidRequest(f'"{name}" can be {listed(found)}; give the whole name')
+        whole[name] = found[0] if found else None
+    return whole
 
 
 def targets_at(service: Service, path: str) -> list[ReleaseTarget]:
@@ -105,7 +104,10 @@ def targets_at(service: Service, path: str) -> list[ReleaseTarget]:
         return []
     handle = handle_at(service, path)
     if handle is None:
-        return targets_of_names(service, read_names(path))
+        try:
+            return targets_of_names(service, read_names(path))
+        except NotFound as error:
+            raise no_handle_here(service, path, "released") from error
     _refuse_work(handle)
     return [whole(handle)]
 

@@ -10,7 +10,7 @@ from leasectl.backends.kinds import (
     Backend,
     check_port,
     has_pools,
-    is_served,
+    is_asked_by_holder,
     lacking,
     no_backend,
     prefixes,
@@ -66,11 +66,11 @@ class ProxyBackend(Backend):
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
         """Refuse options that the protocol has no words for."""
         for option, given, able in (
-            ("--name", request.name is not None, is_served),
+            ("--name", request.name is not None, is_asked_by_holder),
             ("--where", bool(request.where), has_pools),
             ("--priority", request.priority != 0, has_pools),
             ("--ttl", request.ttl_seconds is not None, has_pools),
-            ("-w 0", wait_seconds == 0, is_served),
+            ("-w 0", wait_seconds == 0, is_asked_by_holder),
         ):
             if given:
                 raise lacking(f"{option} is not supported by the lease proxy", has=able)
@@ -84,7 +84,7 @@ class ProxyBackend(Backend):
     ) -> tuple[str, ...]:
         raise NotSupported(
             f"the lease proxy {self.url} renews leases itself until its job ends; "
-            f"only leases of {prefixes('and', has=is_served)} are renewed by their holder"
+            f"only leases of {prefixes('and', has=is_asked_by_holder)} are renewed by their holder"
         )
 
     def close(self) -> None:

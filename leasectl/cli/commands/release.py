@@ -187,8 +187,12 @@ def command(
     if handles:
         targets, failed = targets_of_handles(service, handles)
     elif lists_of_names:
-        names = whole_names(service, names)
-        targets = targets_of_names(service, names, only_here=backend is not None, expected=expected)
+        targets = targets_of_names(
+            service,
+            [*filter(None, whole_names(service, names).values())],
+            only_here=backend is not None,
+            expected=expected,
+        )
         if not targets and not quiet:
             _tell_person(f"nothing to release: no lease of {listed(names)} found")
     elif scope is not None:

@@ -32,10 +32,12 @@ def release_and_tell(
     """Release by force, print the names, and tell who had them and when they are free."""
     check_reason(reason)
     service = open_service(backend)
-    names = whole_names(service, names)
-    forced = release_by_force(service, names, reason=reason, expected=expected, at_once=at_once)
+    whole = whole_names(service, names)
+    held = [*filter(None, whole.values())]
+    forced = release_by_force(service, held, reason=reason, expected=expected, at_once=at_once)
     _tell([], forced, form)
-    untouched = [name for name in names if name not in {each.name for each in forced}]
+    taken = {each.name for each in forced}
+    untouched = [name or typed for typed, name in whole.items() if name not in taken]
     if untouched:
         note(f"nobody held {', '.join(untouched)}; see who holds what with: leasectl status")
 

@@ -103,13 +103,17 @@ class Wording(NamedTuple):
         if shown.ended is not None:
             return self._ended(shown, shown.ended)
         parts = []
-        if shown.release_time is not None:
-            due = release_due(shown.release_time, self.at)
-            parts.append(f"{due} (release)" if self.full else due)
-        if shown.expires_in_seconds is not None:
-            parts.append(self._expires(shown, max(0.0, shown.expires_in_seconds)))
+        left = shown.expires_in_seconds
+        if left is not None:
+            parts.append(self._expires(shown, max(0.0, left)))
         elif shown.renewed_by == "nobody":
             parts.append(f"not renewed for {self.since(shown.lease.renew_time)}")
+        if shown.release_time is not None:
+            due = release_due(shown.release_time, self.at)
+            expires_before = (
+                left is not None and not shown.renewed_by and self.at + left < shown.release_time
+            )
+            parts.insert(int(expires_before), f"{due} (release)" if self.full else due)
         return ", ".join(parts[: None if self.full else 1]) or NOTHING
 
     def held_for(self, resource: ShownResource) -> str:
@@ -236,8 +240,12 @@ def _shown(text: str) -> str:
 
 def release_due(release_time: float, now: float) -> str:
     """Return ``in 4s``; ``due 4s ago`` for a release that fails, as on a full disk."""
-    left = round(release_time - now)
-    return f"in {format_duration(left)}" if left >= 0 else f"due {format_duration(-left)} ago"
+    left = release_time - now
+    return (
+        f"in {_between(now, release_time)}"
+        if left > -1
+        else f"due {_between(release_time, now)} ago"
+    )
 
 
 def _between(earlier: float, later: float) -> str:

@@ -251,11 +251,13 @@ class TestReleaseForms:
         assert cli.ok("release", "--names", "T--00,T--01") == ""
 
     def test_by_name_of_a_free_resource_says_so_at_a_terminal(self, cli: Cli) -> None:
+        cli.pool("U")  # it has a resource of the same short name
         env = {name: str(text) for name, text in cli.env.items()}
-        with terminal(cli.command("release", "--names", "T--01"), env, cli.cwd) as there:
-            there.until("nothing to release: no lease of T--01 found")
+        with terminal(cli.command("release", "--names", "--01"), env, cli.cwd) as there:
+            there.until("nothing to release: no lease of --01 found")
             assert there.ending() == 0
-        assert cli("release", "--names", "T--01").err == ""
+        assert cli("release", "--names", "--01").err == ""
+        assert "nobody held --01;" in cli("release", "--names", "--01", "--force").err
 
     def test_by_what_status_shows_of_names_and_handles(self, cli: Cli) -> None:
         cli.pool("U")
@@ -306,6 +308,12 @@ class TestReacquire:
             finished = cli(command, "--handle", str(copy))
             assert finished.code == NOT_FOUND
             assert f"is not a handle of {cli.state_dir}, so it can't be {done}; " in finished.err
+
+    def test_of_another_state_directory_is_named_so(self, cli: Cli, tmp_path: Path) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        finished = cli("release", handle, LEASECTL_STATE_DIR=str(tmp_path / "other"))
+        assert finished.code == NOT_FOUND
+        assert f"{handle} is not a handle of {tmp_path}/other, so it can't be" in finished.err
 
 
 class TestAnExplicitTtl:

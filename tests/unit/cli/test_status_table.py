@@ -203,6 +203,26 @@ def test_a_release_that_fails_is_overdue() -> None:
     assert " due 7s ago (release) " in shown(pool, width=None)
 
 
+def test_what_ends_a_lease_first_is_told_first() -> None:
+    for renewed_by, short, full in (
+        (None, "ttl 20s", "in 8s unless renewed, in 1h (release)"),
+        ("keeper", "in 1h", "in 1h (release), renewed by keeper (ttl 20s)"),
+    ):
+        lease = held(
+            0,
+            UPGRADE,
+            "aB3xYz",
+            60,
+            renewed_by=renewed_by,
+            release_time=NOW + 3600,
+            ttl=20.0,
+            expires_in_seconds=8.0,
+        )
+        pool = ShownPool(TYPE, (lease,), ())
+        assert f" {short} " in shown(pool, width=80)
+        assert f" {full} " in shown(pool, width=None)
+
+
 def test_colours_say_what_needs_a_look() -> None:
     text = shown(MIXED, width=120, colour=True, free=True)
     assert "\x1b[33munguarded\x1b[0m" in text
