@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import random
 import sys
 import tempfile
@@ -53,7 +54,8 @@ class Size(NamedTuple):
         lost: The share of answers that don't arrive.
         every: So long after each fault that isn't of a server comes another, in seconds.
         habits: Of the participants.
-        slack: What a machine that has other things to do may add to two ttls without a grant.
+        slack: What a machine may add to two ttls without a grant for each process that waits for a
+            core of it.
         grants, faults: It goes on until there were so many.
     """
 
@@ -130,7 +132,8 @@ def campaign(namespace: Namespace, folder: Path, size: Size, seed: int = 0) -> R
         most, paths = size.habits.most, [path for relay in relays for path in relay.paths]
         gaps = sorted(gaps_in(events, names, most, since_death=True), reverse=True)
         (folder / "gaps").write_text("\n".join(explain(gaps[:_MOST_EXPLAINED], events, picture)))
-        asked, longest = namespace.asked(), 2 * size.habits.ttl + size.slack
+        waiting = max(1.0, max(os.getloadavg()) / (os.cpu_count() or 1))
+        asked, longest = namespace.asked(), 2 * size.habits.ttl + size.slack * waiting
         found = all_violations(events, asked, paths, names=names, most=most, longest_gap=longest)
         return Report(
             left + found,

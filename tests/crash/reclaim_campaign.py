@@ -31,8 +31,8 @@ from tests.kit.kubernetes.hosts import namespace_settings
 from tests.kit.kubernetes.namespaces import new_namespace
 from tests.kit.kubernetes.servers import kubernetes_servers
 from tests.kit.support import Cli
+from tests.kit.waits import PATIENCE_SECONDS
 
-_TIMES_AT_MOST = 60
 _KILLS_AT_LEAST = 2
 
 
@@ -190,7 +190,7 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
 def _is_enough(place: Place, size: Size, seconds: float) -> bool:
     if seconds < size.seconds:
         return False
-    if seconds > _TIMES_AT_MOST * size.seconds:
+    if seconds > size.seconds + PATIENCE_SECONDS:
         return True
     if size.is_to_show_races:
         found = violations(read_log(place.log), _events(place), delay_seconds=0.0)

@@ -231,7 +231,7 @@ def test_whichever_answer_is_lost_commands_do_what_they_say(
         kubernetes_hosts.pool(*names, pool_type=pool_type)
         held = functools.partial(held_in, kubernetes_hosts.access, pool_type)
         # Not forked from here: the relay's threads may hold locks of OpenSSL just then.
-        cli = kubernetes_hosts.new(through=between_api)
+        cli = kubernetes_hosts.new(through=between_api, LEASECTL_RELEASE_TIMEOUT="5m")
         losing.begin()
         handle = cli.ok("acquire", "-q", "-t", pool_type, "-c", str(COUNT), "--ttl", "60s").strip()
         assert held() == names, losing.number

@@ -11,7 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +178,10 @@ class TestPace:
             )
             for number in range(self.JOBS)
         ]
+        # On a busy machine the others may not be in the queue by then. This one comes after them.
+        arrivals[-1] = replace(
+            arrivals[-1], after=first * 0.9, killed_after=last, killed_waiting=True
+        )
         events, _ = campaign.run(arrivals)
         assert killed(events, arrivals)
         assert (
@@ -249,7 +253,8 @@ class TestPriority:
         assert events[-1].time - low.time > 0.5, "the stream ended before it was its turn"
         # The upper limit is one of order, as a grant may take long: a ticket that was queued more
         # than this time after it, and slack, counts less, and no such ticket is granted before it.
-        low_since = low.time - (low.wait_seconds or 0.0)
+        # On a busy machine it is queued long after it is asked for, but before the next ticket is.
+        low_since = min(event.time for event in granted(events) if event.ticket > low.ticket)
         passed = [event for event in granted(events) if event.time < low.time]
         latest = max(event.time - (event.wait_seconds or 0.0) for event in passed)
         assert latest <= low_since + aging * (better + 1) + 0.5

@@ -14,6 +14,7 @@ from leasectl.engines.kubernetes.posting import Posting
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
 from tests.kit.recorded import NoJournal
+from tests.kit.waits import PATIENCE_SECONDS
 
 CLOCK = Clock()
 
@@ -31,7 +32,12 @@ class Access:
         self, kubeconfig: Path, *, state_id: str = "host", tells_events: bool = False
     ) -> None:
         choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
-        api = Api(choice, clock=CLOCK)
+        api = Api(
+            choice,
+            clock=CLOCK,
+            deadline_seconds=PATIENCE_SECONDS,
+            attempt_seconds=PATIENCE_SECONDS / 5,
+        )
         opened = open_kubernetes(
             api,
             choice.namespace,

@@ -181,6 +181,8 @@ def test_as_much_as_is_allowed_can_be_claimed_in_one_transaction(
         names = [f"{each}--{number}" for number in range(count)]
         # A pace is one more thing that a claim changes.
         service.pools.create_pool(each, names, settings=PoolSettings(pace_seconds=60.0))
+    patient = service.context._replace(release_seconds=PATIENCE_SECONDS)
+    service = Service(service.state, patient)
     first, *others = types
     wanted = Request(first, count, other_types=tuple(others), needs_all=bool(others))
     handle = acquire(service, wanted, patience=NO_WAIT)
