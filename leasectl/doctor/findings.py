@@ -137,7 +137,7 @@ def access_used(
     else:
         parts.append("without TLS")
     if by_proxy:
-        parts.append("using http_proxy and the like")
+        parts.append("using http_proxy, https_proxy and no_proxy")
     return ok(", ".join(parts))
 
 

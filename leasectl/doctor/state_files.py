@@ -125,7 +125,7 @@ def database(state: State) -> Finding:
     if found.problem is not None:
         raise CorruptState(
             f"{path} is damaged ({found.problem}); if no job here still needs its leases, start "
-            f"afresh with: mv {state.directory} {state.directory}.damaged"
+            f"again with: mv {state.directory} {state.directory}.damaged"
         )
     size = os.path.getsize(path) >> 10
     what = f"sound, {size} KiB, format {found.format}"

@@ -142,7 +142,7 @@ class LeaseThread:
         try:
             self._look_after()
         except BaseException:
-            self._on_lost("no thread renews it any more")
+            self._on_lost("the thread that renews it has ended")
             raise
         finally:
             self._clean_up()

@@ -127,14 +127,14 @@ def _parse_yaml(text: str, where: str, not_json: InvalidRequest, as_json: str) -
         return _compose(yaml.parse(text, Loader=loader), where)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = error.problem or error.context or "this is no YAML"
+        said = error.problem or error.context or "this isn't valid YAML"
         raise refusal(
             where, mark.line + 1 if mark else None, printable(said, longest=200)
         ) from None
     except (yaml.YAMLError, ValueError, OverflowError):
         found = yaml.reader.Reader.NON_PRINTABLE.search(text)
         if found is None:
-            raise refusal(where, None, "this is no YAML") from None
+            raise refusal(where, None, "this isn't valid YAML") from None
         line = text.count("\n", 0, found.start()) + 1
         said = f'character "{printable(found.group())}" can\'t be in YAML'
         raise refusal(where, line, said) from None

@@ -354,7 +354,8 @@ def _remove_when_ready(
 @option(
     "--default/--no-default",
     "Make this the default pool, which takes resources that no other pool claims; there is "
-    "at most one. A resource leaves it when another pool adds or expects it, or it joins one.",
+    "at most one. A resource leaves it when another pool adds or expects the resource, or when the "
+    "resource joins another pool.",
     to="is_default",
     default=None,
 )

@@ -141,7 +141,7 @@ def _after(seconds: float | None) -> str:
 
 
 def _who(event: Event) -> str:
-    return as_given(event.holder_identity, longest=300) or "nobody known"
+    return as_given(event.holder_identity, longest=300) or "an unknown holder"
 
 
 UNKNOWN = "-"
