@@ -21,7 +21,7 @@ from leasectl.engines.kubernetes.api.rights import (
     needed_in,
     rules_of,
 )
-from leasectl.engines.kubernetes.bodies import body_of, new_expectations
+from leasectl.engines.kubernetes.encoding import body_of, new_expectations
 from leasectl.engines.kubernetes.names import (
     BY,
     POOL_PREFIX,

@@ -28,17 +28,17 @@ from leasectl.engines.kubernetes.api.standing import (
     what_we_may_not,
     who_we_are,
 )
-from leasectl.engines.kubernetes.bodies import Body
 from leasectl.engines.kubernetes.edited import as_it_counts
-from leasectl.engines.kubernetes.names import PLACE, Json, object_of_pool
-from leasectl.engines.kubernetes.objects import KubernetesObjects
-from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.engines.kubernetes.reading import (
+from leasectl.engines.kubernetes.encoding import (
+    Body,
     annotations_of,
     identity_of,
     kind_of,
     parse_object,
 )
+from leasectl.engines.kubernetes.names import PLACE, Json, object_of_pool
+from leasectl.engines.kubernetes.objects import KubernetesObjects
+from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service

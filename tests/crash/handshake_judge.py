@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from leasectl.engines.cluster.objects import Claim, ResourceObject
-from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.encoding import parse_object
 from leasectl.leases.marks import Mark, parse_mark
 from leasectl.reclaim.plan import LeaseId
 from tests.kit.kubernetes.memberships import Write

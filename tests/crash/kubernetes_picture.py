@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from leasectl.engines.cluster.objects import ResourceObject, TicketObject
-from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.encoding import parse_object
 from leasectl.system.clock import boottime_seconds
 from tests.crash.kubernetes_judge import Gap
 from tests.kit.history import Event

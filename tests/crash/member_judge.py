@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leasectl.engines.cluster.objects import ResourceObject
-from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.encoding import parse_object
 from leasectl.state.event import Event
 from tests.kit.kubernetes.memberships import MembershipJudge, Write
 

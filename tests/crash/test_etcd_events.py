@@ -21,8 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd.buckets import NUMBERS_PER_REVISION
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.events import NUMBERS_PER_REVISION, EtcdEvents
 from leasectl.engines.etcd.packing import pack_a_bucket
 from leasectl.engines.etcd.requests import absent, delete, put, read, read_all
 from leasectl.pools.history import follow

@@ -18,7 +18,7 @@ from typing import Callable
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.engines.etcd import buckets, events
+from leasectl.engines.etcd import events
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish, release
@@ -256,8 +256,8 @@ def test_commands_that_see_to_old_events_can_be_killed_around_each_request(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, number: int
 ) -> None:
     """Each looks whether a bucket is full; there is one to pack, or one to end."""
-    monkeypatch.setattr(buckets, "_SMALLEST", BUCKET)
-    monkeypatch.setattr(buckets, "_LARGEST", BUCKET)
+    monkeypatch.setattr(events, "_SMALLEST", BUCKET)
+    monkeypatch.setattr(events, "_LARGEST", BUCKET)
     monkeypatch.setattr(events, "_LOOK_EVERY", 1)
     sweep = EtcdSweep(hosts, tmp_path, kept=KEPT._replace(number=number))
     sweep.sweep.keep_a_keeper()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from leasectl.engines.etcd.address import EtcdAddress
-from leasectl.engines.etcd.buckets import EventBuckets
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.requests import read_all
 from leasectl.state.event import Kept
@@ -58,8 +58,8 @@ class Hosts:
 
     def keep_events(self, kept: Kept) -> None:
         """Say how long events are kept, to all who don't say so themselves; before the first."""
-        buckets = EventBuckets(self.access.gateway, kept=kept, clock=Clock())
-        buckets.follow(None)
+        events = EtcdEvents(self.access.gateway, kept=kept, clock=Clock())
+        events.next_bucket(None)
 
     def new(self, *, through: str | None = None, **env: str) -> Cli:
         """One more state directory.

@@ -20,6 +20,9 @@ default here, it also expires. A process that is killed after the last write lea
 has become a claim. Others ignore that ticket, since the resource names it, and the next holder
 removes it.
 
+Pace: in a pool with a pace, the grant is paid for with the claim. Where the store doesn't unite
+changes it is paid before, and so a claim that loses a race costs a pace.
+
 Fences: a fence is 1000 times the version of the view that the claim was made from, plus the number
 of the resource in the claim. That view shows the previous claim or its release, so the fences of a
 resource grow. After a restore with smaller versions, the last fence that the resource remembers
@@ -29,6 +32,7 @@ counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +42,9 @@ from leasectl.engines.cluster.objects import (
     MOST_TRIES,
     Change,
     Claim,
+    PoolObject,
     ResourceObject,
+    TicketObject,
     Told,
     as_resource,
     by_fence,
@@ -47,6 +53,7 @@ from leasectl.engines.cluster.objects import (
     too_fast,
 )
 from leasectl.engines.cluster.records import parse_time
+from leasectl.engines.cluster.turns import seconds_left, with_grant
 from leasectl.engines.notes import Note
 from leasectl.engines.rules.membership import after_release
 from leasectl.model import Lease, ReleasedBy
@@ -57,6 +64,8 @@ if TYPE_CHECKING:
     from leasectl.engines.cluster.view import PoolView
 
 FENCES_PER_VERSION = 1000
+# Some requests to a server that has answered just before.
+_REMOVAL_SECONDS = 3.0
 
 
 class Part(NamedTuple):
@@ -83,6 +92,7 @@ class Claims:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._objects = context.objects
+        self._observed = context.observed
         self._events = context.events
         self._clock = context.clock
         # As written here last, and when that was sent, by the objects' names:
@@ -90,6 +100,122 @@ class Claims:
         self._complete: set[str] = set()  # the claim keys of which nothing is missing in `_held`
 
     # Making them
+
+    def take(self, parts: Sequence[Part]) -> tuple[Lease, ...] | None:
+        """Claim what was found; return the leases, or None if another was faster.
+
+        Args:
+            parts: What each ticket of one request is to become.
+
+        Raises:
+            TicketExpired: Others may have taken one of the tickets for dead by now.
+            BackendUnreachable: Some may be claimed; `take_unsure` tells.
+        """
+        for each in parts:
+            if each.own.is_overdue:
+                raise each.own.expired()
+        besides, paid = [], []
+        for each in parts:
+            changes = self._pay(each)
+            if changes is None:
+                return None
+            besides += changes
+            paid += [each.new for each in changes if isinstance(each.new, PoolObject)]
+        made = self.make(parts, besides)
+        if made is None:
+            return None
+        for pool in paid:  # all of this state directory know since when that grant is there
+            seconds_left(pool, self._observed, self._clock.elapsed())
+        if paid:
+            self._observed.save()
+        left = []
+        for _, view, chosen in parts:
+            had = {name for each in chosen for name in each.had_by} & view.served()
+            left += [view.tickets[name] for name in had]
+        return self._granted([each.own for each in parts], made, left)
+
+    def take_unsure(self, owns: Sequence[OwnTicket]) -> tuple[Lease, ...] | None:
+        """Return the leases of claims whose answers were lost; give a part of them back.
+
+        Args:
+            owns: The tickets that were to become them together.
+        """
+        found = [self._made_at_last(each) for each in owns]
+        if [len(each) for each in found] != [each.request.count for each in owns]:
+            self.release(list(chain(*found)), is_had=False)
+            found = []
+        for own in owns:
+            own.unsure = ()
+        return self._granted(owns, self._note_all(owns, found)) if found else None
+
+    def _pay(self, part: Part) -> list[Change] | None:
+        """Return what changes with a claim besides its resources; None if another was faster.
+
+        Where changes aren't united, the pool's pace is paid by now.
+        """
+        own, pool = part.own, part.view.pool
+        assert pool is not None
+        besides = []
+        if pool.settings.pace_seconds and not own.has_paid:
+            paid = with_grant(pool, own.object_name, self._observed, self._clock.elapsed())
+            besides.append(Change(pool, paid))
+        if self._objects.unites:
+            ticket = part.view.tickets.get(own.object_name) or own.object
+            return besides if ticket is None else [*besides, Change(ticket, None)]
+        for change in besides:
+            written = self._objects.write(change).object
+            if not isinstance(written, PoolObject):
+                return None
+            own.has_paid = True
+            part.view.put(written)
+            return [Change(pool, written)]
+        return []
+
+    def _granted(
+        self,
+        owns: Sequence[OwnTicket],
+        made: Sequence[tuple[Lease, ...]],
+        left: Sequence[TicketObject] = (),
+    ) -> tuple[Lease, ...]:
+        """Return the leases that tickets have become.
+
+        Args:
+            owns: The tickets.
+            made: The leases of each.
+            left: The tickets that earlier holders of their resources have left.
+        """
+        ttl, sent_at = owns[0].request.ttl_seconds, min(each.claim_sent_at for each in owns)
+        if ttl is not None and self._clock.elapsed() - sent_at >= ttl:
+            for own in owns:  # the answers came after the ttl, so others may hold the resources
+                self.give_back(own)
+            raise owns[0].expired()
+        if not self._objects.unites:
+            known = self.known(owns[0].claimant.claim_key)
+            for own, leases in zip(owns, made):
+                of_own = [each for each in known if each.member.pool == own.request.type]
+                self._objects.tell(own.told_of_grant(leases, of_own))
+            tried = [each for each in owns if each.is_tried]
+            if tried or left:
+                from leasectl.system.afterwards import begin
+
+                begin(partial(self._take_away, tried, left))
+        return tuple(chain(*made))
+
+    def _take_away(self, owns: Sequence[OwnTicket], left: Sequence[TicketObject]) -> None:
+        """Remove tickets that have become claims, and those that others left.
+
+        The grant doesn't wait for that. A process that is killed before leaves its tickets, and
+        each resource remembers that its ticket has become a claim. The next holder of the resource
+        removes that, too; otherwise it expires with its ttl.
+        """
+        with self._objects.limited(self._clock.elapsed() + _REMOVAL_SECONDS):
+            for own in owns:
+                self._objects.remove(own.as_put())
+            for each in left:
+                pool_watch = self._context.session.pool_watch(each.pool)
+                seen = None if pool_watch is None else pool_watch.view()
+                if seen is None or each.id.name in seen.tickets:
+                    self._objects.remove(each)
 
     def make(
         self, parts: Sequence[Part], besides: Sequence[Change] = ()
@@ -104,7 +230,7 @@ class Claims:
             The leases of each; None if another claim was faster.
 
         Raises:
-            BackendUnreachable: Some may be claimed; `find` tells.
+            BackendUnreachable: Some may be claimed; `take_unsure` tells.
         """
         new: list[list[ResourceObject]] = []
         for own, view, chosen in parts:
@@ -193,20 +319,6 @@ class Claims:
         self.note(made, own.claim_sent_at)
         return leases_of([made])
 
-    def find(self, owns: Sequence[OwnTicket]) -> list[tuple[Lease, ...]] | None:
-        """Return the leases of claims whose answers were lost; give a part of them back.
-
-        Args:
-            owns: The tickets that were to become them together.
-        """
-        found = [self._made_at_last(each) for each in owns]
-        if [len(each) for each in found] != [each.request.count for each in owns]:
-            self.release(list(chain(*found)), is_had=False)
-            found = []
-        for own in owns:
-            own.unsure = ()
-        return self._note_all(owns, found) if found else None
-
     def _note_all(
         self, owns: Sequence[OwnTicket], made: Sequence[Sequence[ResourceObject]]
     ) -> list[tuple[Lease, ...]]:
@@ -275,7 +387,7 @@ class Claims:
         is_known = known is not None and known.claim is not None and known.claim.mark == claim.mark
         if is_known and sent_at + claim.ttl_seconds <= now:
             return True
-        end = self._context.observed.claim_end(resource)
+        end = self._observed.claim_end(resource)
         return end is not None and end <= now
 
     def is_good(self, resource: ResourceObject) -> bool:
@@ -499,7 +611,7 @@ class Claims:
         if _key_in(before) != _key_in(resource):
             self.forget(resource.id.name)
         self._held[resource.id.name] = resource, sent_at
-        self._context.observed.note(resource)
+        self._observed.note(resource)
 
     def note_complete(self, claim_key: str) -> None:
         """All that a claim key finds has been noted, and what has gone is forgotten."""

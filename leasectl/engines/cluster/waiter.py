@@ -36,7 +36,6 @@ from collections.abc import Callable, Sequence, Set
 from typing import cast
 
 from leasectl.engines import refusals
-from leasectl.engines.cluster.claiming import take, take_unsure
 from leasectl.engines.cluster.claims import Part
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.expiry import expire_membership, remove_dead
@@ -308,9 +307,9 @@ class ClusterWaiter:
         for each in waiters:  # before it claims again, it looks again
             each.found = None
         if any(each.unsure for each in owns):
-            return take_unsure(self._context, owns)
+            return self._claims.take_unsure(owns)
         parts = [each for each in found if each is not None]
-        return take(self._context, parts) if len(parts) == len(waiters) else None
+        return self._claims.take(parts) if len(parts) == len(waiters) else None
 
     def _find(self, view: PoolView) -> Outlook | None:
         """Find what it may claim, if it is its turn; None if what was seen isn't so any more."""

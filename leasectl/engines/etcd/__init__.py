@@ -6,8 +6,7 @@
 - `keys`: the key of each object, and of its copies; read keys and values
 - `encoding`: encode and decode objects and their copies
 - `watching`: watch what is below a prefix
-- `events`: add events to the transaction of their change
-- `buckets`: events and their buckets: all on one etcd lease, so that they expire together
+- `events`: events and their buckets; write events in the transaction of their change
 - `packing`: pack the events of an old bucket into one value; read buckets at one revision
 - `event_log`: read events in order, bucket by bucket
 - `gateway`: the operations of etcd's v3 JSON gateway, each within a deadline

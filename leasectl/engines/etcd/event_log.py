@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from leasectl.engines.cluster.objects import Happened, Identity
 from leasectl.engines.cluster.watches import Follower, Following
-from leasectl.engines.etcd.buckets import (
+from leasectl.engines.etcd.events import (
     NUMBERS_PER_REVISION,
     Bucket,
     last_number_at,

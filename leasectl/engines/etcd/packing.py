@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from leasectl.engines.cluster.records import LONGEST_SHOWN, read_event_kind, safe_text
 from leasectl.engines.etcd.answers import EtcdLeaseGone
-from leasectl.engines.etcd.buckets import (
+from leasectl.engines.etcd.events import (
     Bucket,
     packed_bucket,
     packed_numbers,

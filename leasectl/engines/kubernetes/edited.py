@@ -17,7 +17,16 @@ from leasectl.engines.cluster.objects import (
     Unreadable,
 )
 from leasectl.engines.kubernetes import names
-from leasectl.engines.kubernetes.bodies import Body, as_seen, show_claim
+from leasectl.engines.kubernetes.encoding import (
+    Body,
+    annotations_of,
+    as_seen,
+    identity_of,
+    kind_of,
+    labels_of,
+    parse_object,
+    show_claim,
+)
 from leasectl.engines.kubernetes.names import (
     BELONGING,
     CLAIM_LABEL,
@@ -32,13 +41,6 @@ from leasectl.engines.kubernetes.names import (
     TICKET,
     TYPE,
     Json,
-)
-from leasectl.engines.kubernetes.reading import (
-    annotations_of,
-    identity_of,
-    kind_of,
-    labels_of,
-    parse_object,
 )
 from leasectl.errors import CorruptState, LeaseError, NotAllowed
 from leasectl.text.wording import printable

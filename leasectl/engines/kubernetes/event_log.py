@@ -18,9 +18,9 @@ from leasectl.engines.kubernetes.api.address import Collection, events
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import WatchEvent, WatchExpired
+from leasectl.engines.kubernetes.encoding import identity_of
 from leasectl.engines.kubernetes.names import KIND, POOL, label_of_type
 from leasectl.engines.kubernetes.posting import EVENT, NUMBERS_PER_VERSION, parse_post
-from leasectl.engines.kubernetes.reading import identity_of
 from leasectl.engines.pool_admin import EventLog, EventWatch
 from leasectl.errors import AccessRefused
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of

@@ -41,7 +41,11 @@ from leasectl.engines.kubernetes.api.refusals import (
     is_not_permitted,
 )
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.bodies import body_of
+from leasectl.engines.kubernetes.encoding import (
+    body_of,
+    identity_of,
+    parse_object,
+)
 from leasectl.engines.kubernetes.names import (
     CLAIM_LABEL,
     ENTERING,
@@ -50,10 +54,6 @@ from leasectl.engines.kubernetes.names import (
     POOL,
     SPACE,
     Json,
-)
-from leasectl.engines.kubernetes.reading import (
-    identity_of,
-    parse_object,
 )
 from leasectl.errors import CorruptState, LeaseError, NoNamespace, NotFound
 from leasectl.system.clock import boottime_seconds

@@ -25,8 +25,8 @@ from leasectl.engines.cluster.records import event_record, read_event
 from leasectl.engines.kubernetes.api.address import events
 from leasectl.engines.kubernetes.api.refusals import Conflict, is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.encoding import annotations_of, identity_of
 from leasectl.engines.kubernetes.names import DOMAIN, KIND, POOL, Json, label_of_type
-from leasectl.engines.kubernetes.reading import annotations_of, identity_of
 from leasectl.engines.rules.events import how_ended
 from leasectl.errors import LeaseError
 from leasectl.state.event import Event

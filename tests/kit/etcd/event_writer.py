@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from operator import itemgetter
 
-from leasectl.engines.etcd.buckets import packed_numbers, parse_bucket
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.events import EtcdEvents, packed_numbers, parse_bucket
 from leasectl.engines.etcd.packing import pack_a_bucket
 from leasectl.engines.etcd.requests import absent, put, read_all
 from leasectl.state.event import Event, EventKind, Kept

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from leasectl.engines.cluster.objects import BelongingObject, PoolObject, ResourceObject
-from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.encoding import parse_object
 from leasectl.engines.rules.membership import Pools, belongs_to
 
 Write = tuple[str, "dict[str, Any] | None"]

@@ -4,8 +4,7 @@
 - `choice`: choose the cluster and user once, and record the choice with the handle
 - `kubeconfig`: read kubeconfigs, merge them as kubectl does, and check clusters and users
 - `credentials`: run credential plugins; keep credentials until they expire or are refused
-- `login`: credentials for requests, renewed when files or plugins change them
-- `access`: what one request needs; whether a server lets us in
+- `login`: what a request needs, renewed when files or plugins change it; why we are not let in
 - `requests`: the operations of the API, each within a deadline
 - `refusals`: map the API server's errors to ours
 - `watching`: watches: follow what happens to objects

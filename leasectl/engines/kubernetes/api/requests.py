@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from leasectl.engines.kubernetes.api.access import (
+from leasectl.engines.kubernetes.api.address import EVICTION, Collection, Deed, Json
+from leasectl.engines.kubernetes.api.choice import ClusterChoice
+from leasectl.engines.kubernetes.api.login import (
     Access,
+    FileLogin,
     Refusal,
     addressed,
     is_ready,
     not_let_in,
 )
-from leasectl.engines.kubernetes.api.address import EVICTION, Collection, Deed, Json
-from leasectl.engines.kubernetes.api.choice import ClusterChoice
-from leasectl.engines.kubernetes.api.login import FileLogin
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Expired,

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Literal, NamedTuple, cast, get_args
 
-from leasectl.engines.kubernetes.api.access import (
+from leasectl.engines.kubernetes.api.address import Deed, Json
+from leasectl.engines.kubernetes.api.login import (
     Access,
+    FileLogin,
     addressed,
     not_let_in,
 )
-from leasectl.engines.kubernetes.api.address import Deed, Json
-from leasectl.engines.kubernetes.api.login import FileLogin
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Expired,

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasectl.engines.etcd.buckets import (
+from leasectl.engines.etcd.events import (
     NUMBERS_PER_REVISION,
+    EtcdEvents,
     encode_event,
     parse_bucket,
     parse_event,
 )
-from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.requests import KeyValue, absent, delete, put, read, read_all
 from leasectl.errors import CorruptState

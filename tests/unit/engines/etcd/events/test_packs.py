@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 import pytest
 
 from leasectl.engines.etcd import packing
-from leasectl.engines.etcd.buckets import NUMBERS_PER_REVISION, encode_event, parse_event
+from leasectl.engines.etcd.events import NUMBERS_PER_REVISION, encode_event, parse_event
 from leasectl.engines.etcd.packing import encode_pack, parse_pack
 from leasectl.engines.etcd.requests import KeyValue
 from leasectl.errors import CorruptState

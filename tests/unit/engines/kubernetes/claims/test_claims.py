@@ -11,9 +11,8 @@ from leasectl.engines.cluster.changes import renewed_ticket
 from leasectl.engines.cluster.objects import Found
 from leasectl.engines.cluster.waiter import ClusterWaiter
 from leasectl.engines.contract import Outlook
-from leasectl.engines.kubernetes.bodies import body_of
+from leasectl.engines.kubernetes.encoding import body_of, parse_object
 from leasectl.engines.kubernetes.names import object_of_resource
-from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi

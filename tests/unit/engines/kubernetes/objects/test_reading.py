@@ -30,8 +30,8 @@ from leasectl.engines.cluster.objects import (
 )
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.kubernetes.bodies import body_of, new_expectations
 from leasectl.engines.kubernetes.edited import as_it_counts
+from leasectl.engines.kubernetes.encoding import body_of, new_expectations, parse_object
 from leasectl.engines.kubernetes.names import (
     EXPECT,
     KIND,
@@ -40,7 +40,6 @@ from leasectl.engines.kubernetes.names import (
     object_of_pool,
     object_of_resource,
 )
-from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.rules.membership import Lifetime, Member, Pools
 from leasectl.model import Claimant, Request
 from leasectl.system.process import this_process

@@ -10,8 +10,8 @@ import pytest
 
 from leasectl.engines.cluster.objects import Happened
 from leasectl.engines.cluster.waiter import ClusterWaiter
+from leasectl.engines.kubernetes.encoding import identity_of
 from leasectl.engines.kubernetes.objects import KubernetesObjects
-from leasectl.engines.kubernetes.reading import identity_of
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
