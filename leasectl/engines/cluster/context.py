@@ -11,7 +11,6 @@ from leasectl.engines.cluster.objects import (
     MOST_TRIES,
     Change,
     Found,
-    Kind,
     Objects,
     PoolObject,
     ResourceObject,
@@ -225,14 +224,14 @@ class Context:
     def tickets(self, claim_key: str) -> list[TicketObject]:
         """Return the tickets that a claim key finds, and those that can't be read."""
         written = self.with_state_id(claim_key)
-        found = self.objects.list(_of_claim(written, "ticket")).items
+        found = self.objects.list(Selection(kinds=("ticket",), claim=written)).items
         tickets = [each for each in found if isinstance(each, TicketObject)]
         return [each for each in tickets if each.claim_key in (written, "")]
 
     def claimed(self, claim_key: str) -> list[ResourceObject]:
         """Return the resources that a claim key finds, also if it expired or was ended by force."""
         written = self.with_state_id(claim_key)
-        found = self.resources(_of_claim(written, "resource"))
+        found = self.resources(Selection(kinds=("resource",), claim=written))
         held = [each for each in found if each.claim and each.claim.claim_key == written]
         return sorted(held, key=by_fence)
 
@@ -281,7 +280,3 @@ class Context:
         if not types:
             self.objects.check()
         return refusals.no_pool(pool_type, types)
-
-
-def _of_claim(written: str, kind: Kind) -> Selection:
-    return Selection(kinds=(kind,), claim=written)

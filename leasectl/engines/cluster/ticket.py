@@ -27,7 +27,7 @@ from leasectl.errors import (
     LeaseError,
     NotAllowed,
 )
-from leasectl.model import Claimant, Lease, Request
+from leasectl.model import Claimant, Lease
 from leasectl.system.signals import pause
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class OwnTicket:
 
     Attributes:
         claimant: As given.
+        request: What it asks for.
         claim_key: Of the claimant, with its state id.
         ttl_seconds: After so long without a renewal others take it for dead.
         object_name: Of its object, also before there is one.
@@ -70,9 +71,10 @@ class OwnTicket:
 
     def __init__(self, claimant: Claimant, context: Context) -> None:
         self.claimant = claimant
+        self.request = claimant.request
         self.claim_key = context.with_state_id(claimant.claim_key)
-        self.ttl_seconds = claimant.request.ttl_seconds or WAITER_TTL_SECONDS
-        self.object_name = context.objects.new_ticket_name(claimant.request.type)
+        self.ttl_seconds = self.request.ttl_seconds or WAITER_TTL_SECONDS
+        self.object_name = context.objects.new_ticket_name(self.request.type)
         self.life = context.objects.new_life()
         self.order = 0
         self.is_parked: bool | None = False
@@ -95,11 +97,6 @@ class OwnTicket:
         self.is_gone = False
         self._pool_uid = ""
         self._closing_since: float | None = None  # on the elapsed clock
-
-    @property
-    def request(self) -> Request:
-        """What it asks for."""
-        return self.claimant.request
 
     def first_look(self) -> PoolView:
         """The pool as it is, before this is put: who can't look has asked for nothing yet.

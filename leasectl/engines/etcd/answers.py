@@ -31,10 +31,6 @@ class FailedPrecondition(Exception):
     """An etcd lease of that id is there already, or there are no users to authenticate."""
 
 
-class Compacted(Exception):
-    """What was to be read as it was at some revision is only known as it has become since."""
-
-
 class Unauthenticated(Exception):
     """There was no token, or it isn't valid there, or not any more. Nothing was carried out."""
 
@@ -66,8 +62,8 @@ def parse_answer(url: str, answer: Answer) -> Json:
 
     Raises:
         NoAnswer: The answer isn't etcd's, or doesn't tell what became of the request.
-        EtcdLeaseGone, FailedPrecondition, Compacted, Unauthenticated, PermissionDenied,
-            CommonNameRefused: etcd refuses.
+        EtcdLeaseGone, FailedPrecondition, Unauthenticated, PermissionDenied, CommonNameRefused:
+            etcd refuses.
         LeaseError: etcd refuses, for a reason that people have to see.
     """
     try:
@@ -111,7 +107,7 @@ def _refusal(url: str, answer: Json) -> Exception:
         _PERMISSION_DENIED: PermissionDenied(text),
         _UNAUTHENTICATED: Unauthenticated(text),
         _INVALID_ARGUMENT: InvalidArgument(f"{url}: {text}"),
-        _OUT_OF_RANGE: Compacted(text),
+        _OUT_OF_RANGE: BackendUnreachable(f"{url}: {text}"),
         _RESOURCE_EXHAUSTED: BackendUnreachable(f"{url}: {text}"),
         _UNIMPLEMENTED: InvalidArgument(f"{url}: {text}"),
     }

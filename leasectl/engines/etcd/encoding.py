@@ -338,7 +338,7 @@ class _Astray(NamedTuple):
 
 def _read(gateway: Gateway) -> dict[str, _Astray]:
     keys = gateway.keys
-    asked = map(read_all, (keys.pools(), *keys.all_copies()))
+    asked = map(read_all, (keys.pools, *keys.all_copies))
     pools, pointers, *copies = gateway.read(*asked).answers
     # Of these, the pointer to a name in no pool is empty; among copies, what lives is.
     there = {kv.key: kv for kv in pointers.items}

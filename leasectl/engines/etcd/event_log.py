@@ -172,12 +172,12 @@ class EtcdEventLog:
     def volume(self) -> Volume:
         """How many there are, and how large."""
         listed = self._list()
-        sampled = self._keys.events()
+        sampled = self._keys.events
         if listed.buckets and not listed.packed:
             sampled = self._keys.events_in(listed.buckets[len(listed.buckets) // 2].name)
         packs = sorted(listed.packed)
         unpacked, some, pack = self._gateway.read(
-            count(self._keys.events()),
+            count(self._keys.events),
             read_all(sampled, limit=_SAMPLE),
             read_all(self._keys.packs_of(packs[len(packs) // 2] if packs else "-")),
         ).answers
@@ -192,7 +192,7 @@ class EtcdEventLog:
 
     def _list(self) -> _Listed:
         outcome = self._gateway.read(
-            read_all(self._keys.buckets()), read_all(self._keys.packs(), keys_only=True)
+            read_all(self._keys.buckets), read_all(self._keys.packs, keys_only=True)
         )
         buckets, packs = outcome.answers
         return _Listed(outcome.revision, readable_buckets(buckets), packed_numbers(packs))
@@ -211,7 +211,7 @@ class EtcdEventWatch(Follower):
     def __init__(self, gateway: Gateway) -> None:
         super().__init__()
         self._gateway = gateway
-        self._events = gateway.keys.events()
+        self._events = gateway.keys.events
         self._opened: set[EtcdWatch] = set()
         self._lock = threading.Lock()
         # Under the lock:

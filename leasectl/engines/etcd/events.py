@@ -210,7 +210,7 @@ class EtcdEvents:
                 outcome = self._gateway.commit(
                     [*guards, unchanged(now.key, now.mod_revision)],
                     grouped([*then, *puts]),
-                    [*otherwise, read(self._keys.bucket_now())],
+                    [*otherwise, read(self._keys.bucket_now)],
                 )
             except (NoSpace, InvalidArgument):
                 return self._gateway.commit(guards, grouped(then), otherwise)
@@ -233,7 +233,7 @@ class EtcdEvents:
     def _bucket_of_now(self, *, looks: bool) -> tuple[KeyValue | None, Bucket | None]:
         """The bucket to write to; None where there is none, and none can be made."""
         if not self._is_known:
-            (found,) = self._gateway.read(read(self._keys.bucket_now())).answers
+            (found,) = self._gateway.read(read(self._keys.bucket_now)).answers
             self._note_now(found.first)
         now, bucket = self._now
         if bucket is None or looks or self._is_old(bucket):
@@ -269,14 +269,14 @@ class EtcdEvents:
             LeaseError: It couldn't be made.
         """
         bucket = usable_bucket(seen)
-        events = self._keys.events()
+        events = self._keys.events
         own = events if bucket is None else self._keys.events_in(bucket.name)
         outcome = self._gateway.read(
-            read(self._keys.bucket_now()),
+            read(self._keys.bucket_now),
             count(own),
             count(events),
-            read_all(self._keys.packs(), keys_only=True),
-            read_all(self._keys.buckets()),
+            read_all(self._keys.packs, keys_only=True),
+            read_all(self._keys.buckets),
         )
         now, in_it, unpacked, packs, all_buckets = outcome.answers
         bucket = usable_bucket(now.first)
@@ -297,7 +297,7 @@ class EtcdEvents:
         previous = followed.name if followed else ""
         record = encode_bucket(name, self._clock.wall(), kept, previous=previous)
         self._gateway.grant(etcd_lease_id, math.ceil(kept.seconds * (1 + 1 / _BUCKETS)))
-        now, before = keys.bucket_now(), 0 if seen is None else seen.mod_revision
+        now, before = keys.bucket_now, 0 if seen is None else seen.mod_revision
         with contextlib.suppress(EtcdLeaseGone):  # it has taken too long
             outcome = self._gateway.commit(
                 [unchanged(now, before)],

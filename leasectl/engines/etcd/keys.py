@@ -41,7 +41,6 @@ from leasectl.engines.cluster.objects import (
     Found,
     ResourceObject,
     TicketObject,
-    Unreadable,
 )
 from leasectl.engines.etcd.requests import end_of
 
@@ -55,10 +54,26 @@ class Keys:
 
     Args:
         prefix: Below which everything is; "/leasectl" becomes "/leasectl/".
+
+    Attributes:
+        prefix: As given, with a "/" at the end.
+        pools, types, events, packs, buckets: What all keys of a kind begin with.
+        belonging, bucket_now: The keys of single objects.
+        earlier: Where an earlier format has its pools.
+        all_copies: Where all pointers to resources are, and after that all copies.
     """
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.rstrip("/") + "/"
+        self.pools = f"{self.prefix}in/"
+        self.types = f"{self.prefix}type/"
+        self.belonging = f"{self.prefix}{BELONGING}"
+        self.earlier = f"{self.prefix}pool/"
+        self.all_copies = [f"{self.prefix}{each}/" for each in ("at", "of", "free", "to")]
+        self.events = f"{self.prefix}event/"
+        self.packs = f"{self.prefix}packed/"
+        self.bucket_now = f"{self.prefix}bucket/now"
+        self.buckets = f"{self.prefix}bucket/kept/"
 
     # Of objects
 
@@ -66,8 +81,6 @@ class Keys:
         """The key by which writes of an object are guarded."""
         if isinstance(found, ResourceObject):
             return self.resource(found.member.pool, found.id.name)
-        if isinstance(found, Unreadable):
-            return f"{self.prefix}{found.id.name}"
         return self.named(found.id.name)
 
     def named(self, name: str) -> str:
@@ -84,9 +97,6 @@ class Keys:
 
     def at(self, object_name: str) -> str:
         return f"{self.prefix}at/{object_name[len(RESOURCE) :]}"
-
-    def pools(self) -> str:
-        return f"{self.prefix}in/"
 
     def pool(self, pool_type: str | None) -> str:
         return f"{self.prefix}in/{pool_type or ''}/"
@@ -117,22 +127,12 @@ class Keys:
     def coming(self, pool_type: str) -> str:
         return f"{self.prefix}to/{pool_type}/"
 
-    def types(self) -> str:
-        return f"{self.prefix}type/"
-
     def type(self, pool_type: str) -> str:
-        return f"{self.types()}{pool_type}"
-
-    def belonging(self) -> str:
-        return f"{self.prefix}{BELONGING}"
+        return f"{self.types}{pool_type}"
 
     def values(self, space: str | None) -> str:
         of_space = "" if space is None else f"{space}/"
         return f"{self.prefix}values/{of_space}"
-
-    def earlier(self) -> str:
-        """Where an earlier format has its pools."""
-        return f"{self.prefix}pool/"
 
     def copies(self, found: Found) -> list[str]:
         """The keys with the same value as an object's own."""
@@ -150,10 +150,6 @@ class Keys:
             return [f"{self.claim(found.claim_key)}{TICKET}{found.id.name.rpartition('/')[2]}"]
         return []
 
-    def all_copies(self) -> list[str]:
-        """Where all pointers to resources are, and after that all copies."""
-        return [f"{self.prefix}{each}/" for each in ("at", "of", "free", "to")]
-
     def lives(self, found: Found) -> list[str]:
         """The keys that are there as long as a ticket or the claim of a resource is good."""
         if isinstance(found, TicketObject):
@@ -165,34 +161,22 @@ class Keys:
 
     # Of events
 
-    def events(self) -> str:
-        return f"{self.prefix}event/"
-
     def events_in(self, bucket: str, pool_type: str | None = None) -> str:
         """Where the events of a bucket are, all of them or those of one pool."""
         of_pool = "" if pool_type is None else f"{pool_type}/"
-        return f"{self.events()}{bucket}/{of_pool}"
+        return f"{self.events}{bucket}/{of_pool}"
 
     def event(self, bucket: str, pool_type: str, token: str) -> str:
         return f"{self.events_in(bucket, pool_type)}{token}"
 
-    def packs(self) -> str:
-        return f"{self.prefix}packed/"
-
     def packs_of(self, bucket: str) -> str:
-        return f"{self.packs()}{bucket}/"
+        return f"{self.packs}{bucket}/"
 
     def pack(self, bucket: str, number: int) -> str:
         return f"{self.packs_of(bucket)}{number}"
 
-    def bucket_now(self) -> str:
-        return f"{self.prefix}bucket/now"
-
-    def buckets(self) -> str:
-        return f"{self.prefix}bucket/kept/"
-
     def bucket(self, bucket: str) -> str:
-        return f"{self.buckets()}{bucket}"
+        return f"{self.buckets}{bucket}"
 
 
 def is_plainly_free(resource: ResourceObject) -> bool:

@@ -300,15 +300,15 @@ class EtcdObjects:
             return [read_all(keys.coming(which.moves_to))]
         if "values" in kinds:
             return [read_all(keys.values(which.space))]
-        beside = [read(keys.belonging())] if "belonging" in kinds else []
+        beside = [read(keys.belonging)] if "belonging" in kinds else []
         if kinds & {"resource", "ticket"}:
-            return [read_all(keys.pools()), *beside]
+            return [read_all(keys.pools), *beside]
         return []
 
     def _list_pools(self, *, is_belonging: bool) -> Seen:
         """List pools and the object beside them; each is read at its own revision."""
         outcome = self.gateway.read(
-            read_all(self.keys.types(), keys_only=True), read(self.keys.belonging())
+            read_all(self.keys.types, keys_only=True), read(self.keys.belonging)
         )
         types, belonging = outcome.answers
         names = [f"{POOL}{kv.key.rpartition('/')[2]}" for kv in types.items]
@@ -523,7 +523,7 @@ class EtcdObjects:
                 is_resource = isinstance(new, ResourceObject)
                 made.guards.append(absent(keys.at(new.id.name) if is_resource else keys.main(new)))
                 if isinstance(new, PoolObject):
-                    made.guards.append(none_below(keys.earlier()))
+                    made.guards.append(none_below(keys.earlier))
             is_claimed = _is_claimed(seen, new)
             if is_claimed and isinstance(new, ResourceObject) and new.member.pool is not None:
                 assert new.claim is not None
@@ -665,7 +665,7 @@ class EtcdObjects:
 
     def check(self) -> None:
         """See that no earlier format is there."""
-        (found,) = self.gateway.read(count_below(self.keys.earlier())).answers
+        (found,) = self.gateway.read(count_below(self.keys.earlier)).answers
         if found.count:
             raise self._earlier()
 

@@ -88,5 +88,5 @@ def probe(gateway: Gateway) -> None:
     Raises:
         LeaseError: It couldn't be written, as `Gateway.commit`.
     """
-    key = gateway.keys.pools()
+    key = gateway.keys.pools
     gateway.commit((present(key), absent(key)), [put(key, "")])

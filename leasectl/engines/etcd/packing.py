@@ -207,7 +207,7 @@ def pack_a_bucket(
 def _unpacked_buckets(gateway: Gateway) -> list[Bucket]:
     """The buckets that are written to no more, which are all but the last, and aren't packed."""
     listed, packs = gateway.read(
-        read_all(gateway.keys.buckets()), read_all(gateway.keys.packs(), keys_only=True)
+        read_all(gateway.keys.buckets), read_all(gateway.keys.packs, keys_only=True)
     ).answers
     packed = packed_numbers(packs)
     return [

@@ -62,7 +62,7 @@ def told(access: Access, *, after: int = 0) -> list[int]:
 
 def buckets(access: Access) -> list[int]:
     """How many events there are in each bucket, as keys of their own."""
-    (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
+    (found,) = access.gateway.read(read_all(access.keys.buckets)).answers
     names = [parse_bucket(kv).name for kv in found.items]
     return [
         len(access.gateway.read(read_all(access.keys.events_in(name))).answers[0].items)
@@ -72,7 +72,7 @@ def buckets(access: Access) -> list[int]:
 
 def packs(access: Access) -> list[int]:
     """How many events there are in each pack, as their keys say it."""
-    (found,) = access.gateway.read(read_all(access.keys.packs(), keys_only=True)).answers
+    (found,) = access.gateway.read(read_all(access.keys.packs, keys_only=True)).answers
     numbers = list(packed_numbers(found).values())
     assert len(numbers) == len(found.items), found.items  # one of each bucket
     return numbers

@@ -100,7 +100,7 @@ class TestBuckets:
         other = Writer(access, first=1)
         other.time.advance(HOUR)
         other.write()
-        (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
+        (found,) = access.gateway.read(read_all(access.keys.buckets)).answers
         assert [parse_bucket(kv).kept for kv in found.items] == [Kept(2 * HOUR, 77)] * 2
 
     def test_with_none_to_write_nothing_is_asked_but_what_there_is_to_do(
@@ -121,7 +121,7 @@ class TestBuckets:
         last = access.events.last_number()
         events = EtcdEvents(access.gateway, clock=ManualClock(wall=2e9).clock)
         key = f"{access.keys.prefix}never"
-        refused = [absent(access.keys.bucket_now())]
+        refused = [absent(access.keys.bucket_now)]
         assert not events.commit(refused, [put(key, "")], events=[]).succeeded
         writer = Writer(access, first=0)
         writer.time.advance(HOUR)
@@ -146,7 +146,7 @@ class TestChangeOfBucket:
     def test_a_bucket_that_somebody_has_ended_is_replaced(self, access: Access) -> None:
         writer = Writer(access, Kept(HOUR, 10_000))
         writer.write(2)
-        (now,) = access.gateway.read(read(access.keys.bucket_now())).answers
+        (now,) = access.gateway.read(read(access.keys.bucket_now)).answers
         assert now.first is not None
         access.gateway.revoke(now.first.etcd_lease_id)
         writer.write(2)
@@ -164,7 +164,7 @@ class TestChangeOfBucket:
 
             def end_it(at: int, _path: str, when: int = first + number) -> None:
                 if at == when:
-                    (now,) = store.gateway.read(read(store.keys.bucket_now())).answers
+                    (now,) = store.gateway.read(read(store.keys.bucket_now)).answers
                     if now.first is not None:
                         store.gateway.revoke(now.first.etcd_lease_id)
 
@@ -181,22 +181,22 @@ class TestForeignKeys:
 
     @pytest.mark.parametrize("value", ["", "x", "{}", '{"bucket": "1"}', "[]", '{"bucket": null}'])
     def test_a_bucket_that_is_none_is_replaced(self, store: Access, value: str) -> None:
-        store.gateway.commit((), [put(store.keys.bucket_now(), value)])
+        store.gateway.commit((), [put(store.keys.bucket_now, value)])
         store.gateway.commit((), [put(store.keys.bucket("0"), value)])
         store.acquire("me", Request("T"))
         assert [event.kind for event in store.events.read()] == ["pool made", "queued", "granted"]
 
     def test_a_bucket_that_is_attached_to_nothing_is_replaced(self, store: Access) -> None:
-        (now,) = store.gateway.read(read(store.keys.bucket_now())).answers
+        (now,) = store.gateway.read(read(store.keys.bucket_now)).answers
         assert now.first is not None
-        store.gateway.commit((), [put(store.keys.bucket_now(), now.first.value)])
+        store.gateway.commit((), [put(store.keys.bucket_now, now.first.value)])
         store.acquire("me", Request("T"))
         assert store.engine.free("me") == (NAMES[0],)
         assert story_of(store.events.read()).broken == []
 
     def test_events_that_are_none_are_left_out(self, store: Access) -> None:
         before = list(store.events.read())
-        (now,) = store.gateway.read(read(store.keys.bucket_now())).answers
+        (now,) = store.gateway.read(read(store.keys.bucket_now)).answers
         assert now.first is not None
         bucket = parse_bucket(now.first).name
         good = json.loads(encode_event(Event(0, 1.0, "lost", "T")))
@@ -274,7 +274,7 @@ class TestBeingBehind:
 
     @staticmethod
     def end(access: Access, *indices: int) -> None:
-        (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
+        (found,) = access.gateway.read(read_all(access.keys.buckets)).answers
         for index in indices:
             access.gateway.revoke(found.items[index].etcd_lease_id)
 

@@ -155,7 +155,7 @@ class TestReading:
         self, access: Access
     ) -> None:
         pack_all(access)
-        first, second, *_ = access.gateway.read(read_all(access.keys.packs())).answers[0].items
+        first, second, *_ = access.gateway.read(read_all(access.keys.packs)).answers[0].items
         access.gateway.commit((), [put(first.key, "x"), put(f"{second.key}x/y", second.value)])
         assert told(access) == list(range(SMALLEST, WRITTEN))
         assert access.events.volume().number == WRITTEN
@@ -163,7 +163,7 @@ class TestReading:
     def test_who_is_behind_is_told_that_a_pack_is_gone(self, access: Access) -> None:
         pack_all(access)
         numbers = [event.number for event in access.events.read()]
-        (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
+        (found,) = access.gateway.read(read_all(access.keys.buckets)).answers
         access.gateway.revoke(found.items[0].etcd_lease_id)
         access.gateway.revoke(found.items[1].etcd_lease_id)
         assert packs(access) == [SMALLEST]
@@ -183,7 +183,7 @@ class TestPacking:
     def test_a_bucket_without_events_is_packed_once(self, etcd: EtcdServer, prefix: str) -> None:
         access = Access(etcd.endpoints, prefix)
         fill(access)
-        access.gateway.commit((), [delete_all(access.keys.events())])
+        access.gateway.commit((), [delete_all(access.keys.events)])
         pack_all(access)
         assert packs(access) == [0] * FULL
         assert told(access) == []
@@ -202,7 +202,7 @@ class TestPacking:
         for number in range(1, 5):
             access = next(filled)
             first = len(between.paths)
-            (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
+            (found,) = access.gateway.read(read_all(access.keys.buckets)).answers
             ends = partial(access.gateway.revoke, found.items[0].etcd_lease_id)
             between.listen(
                 before=lambda at, _, when=first + number, end=ends: at == when and end()  # type: ignore[misc]
@@ -214,7 +214,7 @@ class TestPacking:
     def test_what_somebody_writes_there_meanwhile_is_not_lost(
         self, access: Access, between: Relay
     ) -> None:
-        (found,) = access.gateway.read(read_all(access.keys.events(), limit=1)).answers
+        (found,) = access.gateway.read(read_all(access.keys.events, limit=1)).answers
         foreign = found.items[0].key[:-1] + "x"
 
         def write(at: int, _: str) -> None:

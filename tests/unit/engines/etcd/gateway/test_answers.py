@@ -12,7 +12,7 @@ from leasectl.engines.etcd.address import EtcdAddress
 from leasectl.engines.etcd.answers import InvalidArgument, Unauthenticated, parse_answer
 from leasectl.engines.etcd.gateway import Gateway, MemberStatus
 from leasectl.engines.etcd.requests import parse_outcome, read
-from leasectl.errors import CorruptState
+from leasectl.errors import BackendUnreachable, CorruptState
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer
 from leasectl.http.no_answer import NoAnswer
@@ -42,6 +42,17 @@ def test_what_is_wrong_with_a_request_is_said(said: dict[str, Any]) -> None:
 @pytest.mark.parametrize("said", both_forms(3, "etcdserver: user name is empty"))
 def test_who_has_said_no_name_is_told(said: dict[str, Any]) -> None:
     with pytest.raises(Unauthenticated):
+        parse_answer("http://e/v3/kv/txn", Answer(400, json.dumps(said)))
+
+
+_COMPACTED = "etcdserver: mvcc: required revision has been compacted"
+
+
+@pytest.mark.parametrize("said", both_forms(11, _COMPACTED))
+def test_a_revision_that_was_compacted_meanwhile_is_an_error_for_people(
+    said: dict[str, Any],
+) -> None:
+    with pytest.raises(BackendUnreachable, match=rf"^http://e/v3/kv/txn: {_COMPACTED}$"):
         parse_answer("http://e/v3/kv/txn", Answer(400, json.dumps(said)))
 
 
