@@ -56,7 +56,7 @@ def test_what_is_asked_for(script: Script, open_at: OpenAt) -> None:
         ("ADDED", "3"),
         ("BOOKMARK", "9"),
     ]
-    assert "has ended it" in str(end)
+    assert "has ended the watch" in str(end)
     (asked,) = server.asked
     assert asked.path == HERE.path()
     assert asked.query == {

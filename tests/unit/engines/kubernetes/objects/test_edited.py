@@ -142,14 +142,14 @@ class TestANameThatIsTaken:
         self, api: MadeUpApi, manual_clock: ManualClock, edit: str
     ) -> None:
         EDITS[edit](api.objects[object_of_pool("Big_Pool")])
-        with pytest.raises(LeaseError, match=r"but 3 resources of it: Lease .* was edited"):
+        with pytest.raises(LeaseError, match=r"although it has 3 resources: Lease .* was edited"):
             Process(api, manual_clock.clock).pools.pools("Big_Pool")
 
     def test_so_is_one_whose_lease_was_deleted(
         self, api: MadeUpApi, manual_clock: ManualClock
     ) -> None:
         del api.objects[object_of_pool("Big_Pool")]
-        with pytest.raises(LeaseError, match=r"but 3 resources of it: Lease .* was deleted"):
+        with pytest.raises(LeaseError, match=r"although it has 3 resources: Lease .* was deleted"):
             Process(api, manual_clock.clock).acquire("h/9", Request("Big_Pool"))
         with pytest.raises(LeaseError, match='no pool "Other"'):
             Process(api, manual_clock.clock).acquire("h/9", Request("Other"))

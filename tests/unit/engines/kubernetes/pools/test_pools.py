@@ -96,7 +96,9 @@ class TestAKill:
         nobody_kills(api)
         found = process.opened.context.pool_object("T")
         if found is not None and found.state == "closing":
-            with pytest.raises(NotFound, match=r"is being deleted; .*: leasectl pool delete T"):
+            with pytest.raises(
+                NotFound, match=r"is just being deleted; .*: leasectl pool delete T"
+            ):
                 process.acquire("k/1", Request("T"))
             assert [each.pool for each in process.opened.members.members(NAMES)] == ["T"] * 3
             process.pools.delete_pool("T", force=False)
@@ -220,7 +222,7 @@ def test_that_a_pool_was_taken_away_by_hand_is_said_once_where_all_are_shown(
         assert pool.type == "U"
     (warning,) = process.warnings
     assert warning == (
-        'no pool "T", but 3 resources of it: Lease "'
+        'no pool "T", although it has 3 resources: Lease "'
         f'{object_of_pool("T")}" was {what}; see: leasectl doctor'
     )
 
