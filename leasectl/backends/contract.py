@@ -211,7 +211,8 @@ class Caller(NamedTuple):
         """Return the path of ``SHARED_DIR``, or raise InvalidRequest."""
         if not self.shared_dir:
             raise InvalidRequest(
-                "--scope test needs SHARED_DIR, which is not set; set it, or leave out --scope test"
+                "--scope test, the default of lease__acquire, needs SHARED_DIR, which is not set; "
+                "set it, or acquire with --scope step"
             )
         return self.shared_dir
 

@@ -57,7 +57,7 @@ def too_few(
         if closed:
             found += f", of which {closed} {'is' if closed == 1 else 'are'} unavailable"
         never = "can't be met" if closed else "can never be met"
-        found += f", so --count {count} {never}"
+        found += f", so a request for {count} {never}"
     return kind(f"{found}; see: leasectl status -t {pool_type}")
 
 

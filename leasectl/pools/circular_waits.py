@@ -1,7 +1,7 @@
 """Find requests that wait for each other's leases, so that none of them is ever granted.
 
-A lease is *tied* to a waiting request if it can't be released before that request ends. That is
-known in two cases:
+A lease is *tied* to a waiting request if it isn't released before that request ends. That is
+assumed in two cases, since a script may run the request in the background and go on:
 
 - its guard, or the `run` that holds it, is an ancestor of the waiting process on this machine;
 - both belong to the same CI job and build, and the request is for another pool.
@@ -46,7 +46,7 @@ class _Request(NamedTuple):
     ancestors: Collection[int]
 
     def ties(self, lease: ShownLease) -> bool:
-        """Tell whether a lease can't be released before this request ends."""
+        """Tell whether a lease isn't released before this request ends."""
         if lease.guard == "here" and lease.pid is not None and self.ancestors:
             return lease.pid in self.ancestors
         own, other = self.waiter.holder, lease.holder

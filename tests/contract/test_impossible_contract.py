@@ -95,7 +95,8 @@ class TestWhoeverWaitsAlready:
         assert looking.look().impossible is None
         remove_resources(world.members, "T", ["T--01", "T--02"], force=True)
         assert looking.look() == Outlook(
-            impossible='pool "T" has 1 resource that can be leased now, so --count 2 can\'t be met'
+            impossible='pool "T" has 1 resource that can be leased now, '
+            "so a request for 2 can't be met"
         )
         add_resources(world.members, "T", ["T--03"])
         assert looking.look().impossible is None
@@ -162,7 +163,7 @@ class TestWhatTakesNoHolder:
         looking = Looking(world, Request("U"))
         update(world, to_move("T", when_free=True), "U--00")
         assert looking.look().impossible == (
-            'pool "U" has 0 resources that can be leased now, so --count 1 can\'t be met'
+            'pool "U" has 0 resources that can be leased now, so a request for 1 can\'t be met'
         )
         holder.free()
         assert in_pool(world, "U") == []

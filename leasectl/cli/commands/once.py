@@ -174,8 +174,8 @@ def command(
     of up to 200 characters. A result has at most 1 MiB, 180 KiB on kubernetes://. While the work
     runs, --keep, --attempts, --on-failure and --run-limit of the caller that began it apply to all.
 
-    The exit code is CMD's; if other callers ran CMD and failed, it is that of the last run. Other
-    exit codes: 75: not done within --wait; 79: the lease was lost, and CMD was ended; 65: the
+    If CMD fails, the exit code is that of this caller's own run; without one, that of the last run.
+    Other exit codes: 75: not done within --wait; 79: the lease was lost, and CMD was ended; 65: the
     result is too large; 73: the result would leave no room on the disk of the state directory.
 
     \b

@@ -129,9 +129,10 @@ def command(
     waits for its lease, it stops waiting. A handle counts as permission: with it you can release
     the lease of another job in the same state directory.
 
-    A release with --delay applies to the lease that the handle holds now: if the handle is
-    reacquired meanwhile, the new lease stays. To change the time, release again with --delay and
-    --detach. A delay doesn't change a ttl; to make that longer: leasectl renew H --ttl D
+    A release with --delay applies to the lease that the handle holds now. If the handle is
+    reacquired meanwhile, the new lease isn't released by it; after --detach, the delay counts anew
+    from the new grant. To change the time, release again with --delay and --detach. A delay doesn't
+    change a ttl; to make that longer: leasectl renew H --ttl D
 
     With --names you can release what your own job and build hold. With --force you can release any
     lease: the holder's leasectl run stops its command (exit code 79), and the resource is free once

@@ -102,7 +102,7 @@ class WaitingFacts:
                 self._circle = self._holder_in_circle()
         if self._circle is None:
             return []
-        return [Said(f"{self._circle} can't release its lease before this request ends")]
+        return [Said(f"circular wait, unless {self._circle} releases its lease")]
 
     def _holder_in_circle(self) -> str | None:
         service = self._service()

@@ -112,7 +112,7 @@ class Unmet(NamedTuple):
             return f'resource "{self.named.name}" in {in_pool} is unavailable: {why}'
         if not self.want.where:
             few = f"{counted(self.usable, 'resource')} that can be leased now"
-            return f"{in_pool} has {few}, so --count {self.count} can't be met"
+            return f"{in_pool} has {few}, so a request for {self.count} can't be met"
         wanted = " ".join(f"--where {printable(each)}" for each in written(self.want.where))
         there_is = listed(self.there_is)
         if not there_is:
@@ -121,7 +121,7 @@ class Unmet(NamedTuple):
         if self.usable == 0:
             return f"{in_pool} has no resource for {wanted}; there is: {there_is}"
         few = f"{in_pool} has {counted(self.usable, 'resource')} for {wanted}"
-        return f"{few}, so --count {self.count} can't be met; there is: {there_is}"
+        return f"{few}, so a request for {self.count} can't be met; there is: {there_is}"
 
 
 def unmet(request: Request, members: Collection[Member]) -> Unmet | None:

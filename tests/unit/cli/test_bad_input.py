@@ -81,7 +81,7 @@ class TestTypesAndCounts:
             ("x", '--count "x": give a number'),
             ("", '--count "": give a number'),
             ("1.5", '--count "1.5": give a number'),
-            ("3", "2 resources, so --count 3 can never be met"),
+            ("3", "2 resources, so a request for 3 can never be met"),
             ("1" * 30, "use a whole number from 1 to"),
             ("9" * 5000, '9…": give a number'),
         ],

@@ -88,7 +88,7 @@ def test_waiting_line_names_the_holder_that_waits_in_turn(cli: Cli) -> None:
     other = cli.start("acquire", "A", JOB_NAME="other", BUILD_ID="1")
     env = {**cli.env, "JOB_NAME": "own", "BUILD_ID": "2"}
     with terminal(cli.command("acquire", "B"), env, cli.cwd) as there:
-        there.until("other/1/[^,]* can't release its lease before this request ends")
+        there.until("circular wait, unless other/1/[^,]* releases its lease")
         there.type(CTRL_C)
         there.ending()
     other.signal(signal.SIGTERM)

@@ -131,7 +131,7 @@ def test_a_release_and_a_deadline_leave_no_ticket_in_either(cli: Cli) -> None:
         (("-t", "azure", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
         (("-t", "azure", "--each", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
         (("--each",), 64, "--each needs several pools"),
-        (("-t", "azure", "--each", "-c", "2"), 64, "--count 2 can never be met"),
+        (("-t", "azure", "--each", "-c", "2"), 64, "a request for 2 can never be met"),
         (("-t", "azure", "--each", "--backend", "http://127.0.0.1:9"), 64, "choose local:"),
         (("-t", "azure", "--backend", "http://127.0.0.1:9"), 64, "choose local:, etcd://"),
         (tuple(f"-tt{n}" for n in range(16)), 64, "17 pools: give -t at most 16 times"),

@@ -165,7 +165,7 @@ class TestAsManyAsThereAre:
             assert finished.code == 64
             assert finished.err == (
                 f'leasectl: {server.url} answered 400: Failed to acquire lease "T": pool "T" has 2 '
-                "resources, so --count 3 can never be met; see: leasectl status -t T\n"
+                "resources, so a request for 3 can never be met; see: leasectl status -t T\n"
             )
             if not is_full:
                 assert cli.held() == {}
