@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from leasectl.errors import StateUnwritable as StateUnwritable
     from leasectl.errors import WorkFailed as WorkFailed
 
-__version__ = "0.4.0"
+__version__ = "1.0.0rc1"
 
 _OF_CLIENT = ("Client", "Lease", "Loss", "Work", "lease")
 _OF_ERRORS = (
