@@ -143,8 +143,6 @@ def serve(fd: int) -> None:
     """
     sys.path.remove(str(_ROOT))
     load_everything()
-    gc.collect()
-    gc.freeze()
     requests = socket.socket(fileno=fd)
     # By which commands ask for a keeper.
     of_commands, to_server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -290,14 +288,18 @@ def _run(request: dict[str, Any]) -> None:
 _LATE = ("certifi", "ctypes", "difflib", "encodings.idna", "httpcore", "json", "pwd", "random")
 
 
+@functools.cache
 def load_everything() -> None:
     """Import every module of leasectl, and what some import only when they need it.
 
     Else a process that is killed at each of its calls into the system is also killed while it
-    imports, where nothing is at stake.
+    imports, where nothing is at stake. What is there then, no collection of garbage looks at: in a
+    forked process, that would copy all of it.
     """
     for module in pkgutil.walk_packages(leasectl.__path__, "leasectl."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
