@@ -407,9 +407,7 @@ def _release_before(service: Service, handle: Handle, patience: Patience) -> Pat
             patience.warn(f"waiting for pid {pid} to give up acquiring {handle.id}")
         if not is_watching:
             is_watching, interrupts = True, (*interrupts, *service.state.until_removed())
-        sleep(
-            wake_fds=(), interrupts=interrupts, until=now + _LOOK_AGAIN_SECONDS, now=clock.elapsed
-        )
+        sleep(interrupts=interrupts, until=now + _LOOK_AGAIN_SECONDS, now=clock.elapsed)
     if not is_watching:
         return patience
     release(service, whole(handle))  # what the other process was granted, also if it was killed

@@ -120,7 +120,6 @@ class WorkQueue:
                 if give_up_at is not None and self._clock.elapsed() >= give_up_at:
                     raise NoLease(self._not_in_time()) from None
             sleep(
-                wake_fds=(),
                 interrupts=self._interrupt(),
                 until=self._clock.elapsed() + _MAKE_AGAIN_SECONDS,
                 now=self._clock.elapsed,

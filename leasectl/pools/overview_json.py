@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, get_args
@@ -10,9 +10,11 @@ from typing import Any, get_args
 from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import Cordon, Properties
-from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.errors import CorruptState, InvalidRequest, LeaseError
 from leasectl.leases.marks import MarkState
-from leasectl.model import Labels, Lease
+from leasectl.leases.properties import properties_of
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Labels, Lease
 from leasectl.pools.circular_waits import circular_waits
 from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
 from leasectl.pools.overview import (
@@ -31,7 +33,9 @@ from leasectl.pools.overview import (
     why_unavailable,
     work_of_pool,
 )
-from leasectl.system.clock import rfc3339
+from leasectl.state.rows import without_keys
+from leasectl.state.uses import Uses
+from leasectl.system.clock import earliest, rfc3339
 from leasectl.text.properties import (
     MALFORMED,
     parse_conditions,
@@ -46,13 +50,13 @@ from leasectl.text.properties import (
     reason_of,
     written,
 )
-from leasectl.text.wording import printable
+from leasectl.text.wording import followed_by, printable
 
 _LONGEST_SHOWN = 2000
 AsList = Callable[[Iterable[object]], Iterable[object]]
 
 
-def pool_counts(pool: ShownPool) -> dict[str, int]:
+def _pool_counts(pool: ShownPool) -> dict[str, int]:
     """The numbers of a pool; unavailable resources have no holder, but aren't granted."""
     return {
         "capacity": pool.capacity,
@@ -63,7 +67,7 @@ def pool_counts(pool: ShownPool) -> dict[str, int]:
     }
 
 
-def pool_grants(pool: ShownPool) -> dict[str, float | None]:
+def _pool_grants(pool: ShownPool) -> dict[str, float | None]:
     """How a pool grants."""
     return {
         **pool.settings._asdict(),
@@ -84,8 +88,8 @@ def encode_overview(overview: Overview, *, as_list: AsList = list) -> dict[str, 
     def pool_fields(pool: ShownPool) -> dict[str, object]:
         return {
             "type": pool.type,
-            **pool_counts(pool),
-            **pool_grants(pool),
+            **_pool_counts(pool),
+            **_pool_grants(pool),
             "resources": as_list(map(_resource_fields, rows.resources(pool))),
             "queue": as_list(map(_waiter_fields, rows.queue(pool))),
         }
@@ -100,6 +104,70 @@ def encode_overview(overview: Overview, *, as_list: AsList = list) -> dict[str, 
         "pools": list(map(pool_fields, overview.pools)),
         "works": list(map(work_fields, overview.works)),
         "circular_waits": [each._asdict() for each in circular_waits(overview)],
+    }
+
+
+def encode_pools(backend: str, pools: Sequence[ShownPool]) -> dict[str, object]:
+    """Encode pools without holders and waiters, as the JSON of ``leasectl pool list``."""
+    fields = [
+        {
+            "type": pool.type,
+            **_pool_counts(pool),
+            **_pool_grants(pool),
+            "properties": {
+                each.name: dict(each.properties) for each in pool.resources if each.properties
+            },
+        }
+        for pool in pools
+    ]
+    return {"backend": backend, "pools": fields}
+
+
+def encode_handle(service: Service, handle: Handle) -> dict[str, object]:
+    """Encode all that is known of a handle; warn if its server doesn't tell the properties."""
+    in_use = Uses(service.state).in_use(handle)
+    properties: Mapping[str, Properties] | None = None
+    try:
+        properties = properties_of(service, handle)
+    except LeaseError as error:
+        service.warn(followed_by(error, '"properties" are null'))
+    releases = service.handles.timers.of_names()
+    booted_at = service.clock.wall() - service.clock.elapsed()
+
+    def when(due: float | None) -> str | None:
+        return None if due is None else rfc3339(booted_at + due)
+
+    request, release_at = handle.request, when(handle.release_at)
+    guard_pid = handle.guard.pid if handle.guard else None
+    return {
+        "handle": service.state.names_path(handle.id),
+        "backend": handle.backend,
+        "type": handle.type,
+        "types": request.types,
+        "each": request.needs_all,
+        "count": request.count,
+        "scope": request.scope,
+        "priority": request.priority,
+        "where": written(request.where),
+        "on_reclaim": request.on_reclaim,
+        "state": handle.state,
+        "acquisition": handle.acquisition,
+        "release_at": release_at,
+        "release_time": release_at,  # as `status` called it, for programs of before
+        "leases": [
+            {
+                "name": lease.name,
+                **lease_spec(lease),
+                "guard_pid": guard_pid,
+                "release_at": when(
+                    earliest(handle.release_at, releases.get((handle.id, lease.name)))
+                ),
+                "labels": dict(without_keys(lease.labels)),
+                "properties": None if properties is None else dict(properties[lease.name]),
+                "in_use": lease.name in in_use,
+            }
+            for lease in handle.leases
+        ],
     }
 
 

@@ -374,6 +374,38 @@ def is_known(timeline: Timeline, window: Window) -> bool:
     return bool(now.capacity or now.held or now.waiting)
 
 
+def statistics_of_pools(
+    timelines: Mapping[str, Timeline], window: Window
+) -> tuple[dict[str, Statistics], list[PictureRow]]:
+    """Return the statistics of each pool that has any in the window, and rows to draw.
+
+    All rows cover the same time: the part of the window for which any pool has statistics.
+    """
+    known = {each: times for each, times in sorted(timelines.items()) if is_known(times, window)}
+    found = {each: statistics_of(times, window) for each, times in known.items()}
+    return found, [PictureRow(each, times, Window(*ends(found))) for each, times in known.items()]
+
+
+def ends(found: Mapping[str, Statistics]) -> tuple[float, float]:
+    """Return the first and the last time that statistics cover."""
+    return min(each.since for each in found.values()), max(each.until for each in found.values())
+
+
+def encode_pool_statistics(
+    backend: str, found: Mapping[str, Statistics], rows: Sequence[PictureRow]
+) -> dict[str, object]:
+    """Encode statistics as the JSON of ``leasectl stats``."""
+    pools = [
+        {
+            "type": row.title,
+            **encode_statistics(found[row.title]),
+            "series": encode_series(series_of(row.timeline, row.window)),
+        }
+        for row in rows
+    ]
+    return {"backend": backend, "pools": pools}
+
+
 def busiest(
     rows: Sequence[PictureRow], found: Mapping[str, Statistics], *, at_most: int
 ) -> list[PictureRow]:

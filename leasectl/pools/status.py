@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Union
 
-from leasectl.errors import NotSupported
+from leasectl.errors import BackendUnreachable, NotSupported
 from leasectl.leases.service import Service
 from leasectl.pools import admin
 from leasectl.pools.counted import Counts, count
@@ -17,8 +17,13 @@ from leasectl.pools.overview_json import (
     encode_overview,
     parse_counts,
 )
-from leasectl.system.clock import rfc3339
-from leasectl.system.poll import Interrupt
+from leasectl.system.clock import boottime_seconds, rfc3339
+from leasectl.system.poll import Interrupt, pause
+
+_LOOK_SECONDS = 2.0
+# A server that only counts goes through all that it has each time that it is asked.
+_COUNT_SECONDS = 5.0
+_LOOK_HERE_SECONDS = 0.2
 
 
 class HeldHere(NamedTuple):
@@ -99,6 +104,54 @@ def read_status(
     if told is not None and are_counts(told):
         return parse_counts(told, backend=service.backend_url)
     return admin.overview(service, pool_type, told=told).listing(rows)
+
+
+def watch(
+    service: Service, pool_type: str | None, rows: Rows, *, interrupts: Sequence[Interrupt]
+) -> Iterator[tuple[Status | BackendUnreachable, bool]]:
+    """Look at a status every two seconds, and when the records here change.
+
+    Args:
+        service: On the backend.
+        pool_type: See `read_status`.
+        rows: See `read_status`.
+        interrupts: What ends it, with whatever they raise.
+
+    Yields:
+        The status, or why the server can't be asked now; and whether anything but the time has
+        changed since the look before.
+
+    Raises:
+        LeaseError: The first look has failed.
+    """
+    found: Status | BackendUnreachable | None = None
+    while True:
+        before = found
+        try:
+            found = read_status(service, pool_type, rows, interrupts=interrupts)
+        except BackendUnreachable as error:
+            if before is None:
+                raise
+            found = error
+        yield found, _timeless(found) != _timeless(before)
+        _sleep(service, interrupts, is_counted=isinstance(found, Counts))
+
+
+def _timeless(status: Status | BackendUnreachable | None) -> object:
+    """Return a status without what changes only because time passes."""
+    if isinstance(status, Counts):
+        return status._replace(at=0.0)
+    return status.timeless() if isinstance(status, (Overview, HandlesHere)) else None
+
+
+def _sleep(service: Service, interrupts: Sequence[Interrupt], *, is_counted: bool) -> None:
+    """Sleep until it is time to look again, or another process has changed the records."""
+    if is_counted:
+        pause(_COUNT_SECONDS, interrupts)
+        return
+    before, until = service.state.data_version(), boottime_seconds() + _LOOK_SECONDS
+    while boottime_seconds() < until and service.state.data_version() == before:
+        pause(_LOOK_HERE_SECONDS, interrupts)
 
 
 def encode_status(status: Status, *, as_list: AsList = list) -> dict[str, object]:

@@ -114,6 +114,17 @@ def look(ground: Ground, *, group_by: str | None = None) -> View:
     return View(held, pool.free)
 
 
+def preview(ground: Ground, wanted: Wanted) -> tuple[Sequence[Held], list[Held], Step]:
+    """Return what is held, what is marked already and adopted, and the step once the delay is over.
+
+    Nothing changes.
+    """
+    held, free = look(ground, group_by=wanted.group_by)
+    at_once, now = wanted._replace(delay_seconds=0.0), ground.clock.elapsed()
+    step = next_step(at_once, held, begin(at_once, held, now), now, free=free)
+    return held, [each for each in held if each.id in step.memory.asked], step
+
+
 def _group(resource: Resource, group_by: str | None) -> str:
     if group_by is None:
         return resource.claim_key or ""

@@ -111,7 +111,6 @@ class _Warden:
             wake_fds=(self._life, self._signals.fd, *ended, *alarm.fds),
             interrupts=(),
             until=self._deadline,
-            now=boottime_seconds,
         )
 
     def _pass_on(self) -> None:

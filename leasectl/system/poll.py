@@ -50,7 +50,7 @@ def sleep_through(
     steps: Generator[Sleep, set[int], Result],
     *,
     interrupts: Sequence[Interrupt],
-    now: Callable[[], float],
+    now: Callable[[], float] = boottime_seconds,
     at_first_sleep: Callable[[], Sequence[Interrupt]] = tuple,
 ) -> Result:
     """Do the sleeps of a generator one after the other, blocking.
@@ -84,10 +84,10 @@ def sleep_through(
 
 def sleep(
     *,
-    wake_fds: Collection[int],
+    wake_fds: Collection[int] = (),
     interrupts: Sequence[Interrupt],
-    until: float | None,
-    now: Callable[[], float],
+    until: float | None = None,
+    now: Callable[[], float] = boottime_seconds,
 ) -> set[int]:
     """Sleep until a descriptor has an event or the time has come.
 
@@ -116,9 +116,14 @@ def sleep(
             return woken
 
 
+def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:
+    """Sleep so long, unless an interrupt ends it."""
+    sleep(interrupts=interrupts, until=boottime_seconds() + seconds)
+
+
 def check(interrupts: Sequence[Interrupt]) -> None:
     """Raise the error of an interrupt whose event has come by now."""
-    sleep(wake_fds=(), interrupts=interrupts, until=0.0, now=lambda: 0.0)
+    sleep(interrupts=interrupts, until=0.0, now=lambda: 0.0)
 
 
 class ReadableSet:

@@ -159,7 +159,7 @@ def _follow(
                 fds.add(pidfd)
             elif not fds:
                 return "exit"
-            woken = sleep(wake_fds=fds, interrupts=interrupts, until=until, now=boottime_seconds)
+            woken = sleep(wake_fds=fds, interrupts=interrupts, until=until)
             too_much = [pipe.drain() for pipe in pipes]
             if any(too_much):
                 return "length"

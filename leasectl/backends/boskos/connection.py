@@ -241,7 +241,7 @@ class BoskosConnection:
 
     def pause(self, until: float | None) -> None:
         """Sleep until a time of CLOCK_BOOTTIME, in seconds, or until an interrupt."""
-        sleep(wake_fds=(), interrupts=self._interrupts, until=until, now=self._clock.elapsed)
+        sleep(interrupts=self._interrupts, until=until, now=self._clock.elapsed)
 
     def ask(
         self,

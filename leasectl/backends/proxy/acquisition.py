@@ -201,7 +201,7 @@ class Acquisition:
 
     def pause(self, seconds: float) -> None:
         now = self._clock.elapsed
-        sleep(wake_fds=(), interrupts=self._patience.interrupts, until=now() + seconds, now=now)
+        sleep(interrupts=self._patience.interrupts, until=now() + seconds, now=now)
 
     def _rest(self, seconds: float, until: float | None) -> None:
         """Pause, as far as that leaves time for one more try."""

@@ -266,7 +266,6 @@ class _Acquisition:
         if now + seconds >= given_up_at:
             raise error
         sleep(
-            wake_fds=(),
             interrupts=self._patience.interrupts,
             until=earliest(now + seconds, self._deadline),
             now=self._clock.elapsed,

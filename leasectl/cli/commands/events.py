@@ -24,7 +24,6 @@ from leasectl.errors import Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service
 from leasectl.pools.history import encode_event, follow, in_pieces, put_right, so_far
 from leasectl.state.event import Event, EventFilter, Missed
-from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep
 from leasectl.system.signals import SignalTrap
 from leasectl.text.naming import check_key, check_name, escape_name, is_resource_name
@@ -203,9 +202,7 @@ def _show_and_follow(log: EventLog, wanted: EventFilter, shows: _Shows, last: in
             wanted,
             last=last,
             begun=lambda: _note_remark(log),
-            sleep=lambda fds, until, _: sleep(
-                wake_fds=fds, interrupts=ends, until=until, now=boottime_seconds
-            ),
+            sleep=lambda fds, until, _: sleep(wake_fds=fds, interrupts=ends, until=until),
             missed=lambda gone, since: note(_missed_line(gone, since)),
             unreachable=lambda error: note(followed_by(error, "waiting for it")),
         )

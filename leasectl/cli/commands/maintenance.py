@@ -247,16 +247,12 @@ def reconcile(
     drain = DrainOptions(force, deletes_local_data, grace_seconds, timeout_seconds or None)
     settings = parse_settings(lease_name, identity)._replace(drain=drain)
     cluster = cluster_of(backend, lease_namespace, identity)
-    say = _say_nothing if quiet else note
+    say = (lambda _: None) if quiet else note
     changes = WatchedChanges(cluster, settings, note)
     changes.begin()  # until that is done it leads nothing, and a signal may end it where it is
     with SignalTrap() as trap:
         ends = [Interrupt(trap.fd, READABLE, trap.check)]
         run_controller(cluster, changes, settings, say=say, warn=note, interrupts=ends)
-
-
-def _say_nothing(_: str) -> None:
-    pass
 
 
 @group(request, cancel, status, reconcile)

@@ -20,7 +20,7 @@ from leasectl.leases.service import Service
 from leasectl.pools import admin, memberships
 from leasectl.pools.changes import PoolChange
 from leasectl.pools.definitions import parse_definitions
-from leasectl.pools.overview_json import pool_counts, pool_grants
+from leasectl.pools.overview_json import encode_pools
 from leasectl.pools.properties import parse_change
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace, describe
 from leasectl.reclaim.plan import Wanted, check_wanted
@@ -463,18 +463,7 @@ def list_(*, wide: bool, as_json: bool, backend: str | None) -> None:
     service = open_service(backend)
     pools = admin.listed(service)
     if as_json:
-        listed = [
-            {
-                "type": pool.type,
-                **pool_counts(pool),
-                **pool_grants(pool),
-                "properties": {
-                    each.name: dict(each.properties) for each in pool.resources if each.properties
-                },
-            }
-            for pool in pools
-        ]
-        show_json({"backend": service.backend_url, "pools": listed})
+        show_json(encode_pools(service.backend_url, pools))
     elif pools:
         show(pools_table(pools, look_of_stdout(wide=wide)))
     else:

@@ -23,6 +23,7 @@ from leasectl.leases.targets import (
     whole_names,
 )
 from leasectl.model import ReleaseTarget
+from leasectl.system.poll import pause
 from leasectl.text.durations import DurationRange, draw_between, drawn_between, parse_duration_range
 from leasectl.text.wording import counted, listed
 
@@ -254,8 +255,5 @@ def _named(service: Service, targets: Sequence[ReleaseTarget]) -> str:
 
 def _wait(seconds: float, tell: Callable[[str], None]) -> None:
     """Say so, and sleep; a signal ends this process with nothing released."""
-    # First, as Python may lose an interrupt that comes while it imports.
-    from leasectl.cli.rendering.waiting import pause
-
     tell(f"waiting to release {when_due(seconds)}; --detach leaves that to the keeper")
     pause(seconds, ())

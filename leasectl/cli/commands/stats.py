@@ -27,11 +27,9 @@ from leasectl.pools.statistics import (
     Statistics,
     Window,
     busiest,
-    encode_series,
-    encode_statistics,
-    is_known,
-    series_of,
-    statistics_of,
+    encode_pool_statistics,
+    ends,
+    statistics_of_pools,
 )
 from leasectl.pools.timeline import pool_histories
 from leasectl.text.wording import counted, printable, shorten
@@ -89,16 +87,9 @@ def command(
     service = open_service(backend, to_show=True)
     window = Window(since, time.time() if until is None else until)
     log = service.events
-    known = {
-        each: timeline
-        for each, timeline in sorted(pool_histories(service, pool_type, log=log).items())
-        if is_known(timeline, window)
-    }
-    found = {each: statistics_of(timeline, window) for each, timeline in known.items()}
-    # All of the same stretch of time: as much of it as anything is known.
-    rows = [PictureRow(each, timeline, Window(*_ends(found))) for each, timeline in known.items()]
+    found, rows = statistics_of_pools(pool_histories(service, pool_type, log=log), window)
     if as_json:
-        show_json(_encoded(service.backend_url, found, rows))
+        show_json(encode_pool_statistics(service.backend_url, found, rows))
     drawn = busiest(rows, found, at_most=_MOST_PICTURES)
     if log.remark:
         note(log.remark)
@@ -109,33 +100,15 @@ def command(
     if plot_file is not None and drawn:
         bars: Sequence[LeaseBar] = ()
         if len(drawn) == 1:
-            bars = lease_bars(service, drawn[0].title, *_ends(found))
+            bars = lease_bars(service, drawn[0].title, *ends(found))
         plot(drawn, plot_file, title=_heading(found), bars=bars)
     elif plot_file is not None:
         note(f"nothing to draw; {printable(plot_file.path)} was not written")
 
 
-def _ends(found: Mapping[str, Statistics]) -> tuple[float, float]:
-    return min(each.since for each in found.values()), max(each.until for each in found.values())
-
-
-def _encoded(
-    backend: str, found: Mapping[str, Statistics], rows: Sequence[PictureRow]
-) -> dict[str, object]:
-    pools = [
-        {
-            "type": row.title,
-            **encode_statistics(found[row.title]),
-            "series": encode_series(series_of(row.timeline, row.window)),
-        }
-        for row in rows
-    ]
-    return {"backend": backend, "pools": pools}
-
-
 def _heading(found: Mapping[str, Statistics], room: int | None = None) -> str:
     subject = next(iter(found)) if len(found) == 1 else counted(len(found), "pool")
-    named, when = printable(subject, longest=200), stretch(*_ends(found))
+    named, when = printable(subject, longest=200), stretch(*ends(found))
     if room is not None:  # a name is told by its ends, a time isn't
         named = shorten(named, max(_NAME_AT_LEAST, room - len(when) - len(", ")))
     return f"{named}, {when}"

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from leasectl.cli.rendering.output import emit, emit_json, emit_lines, note
 from leasectl.cli.rendering.waiting import Waiting, WaitOptions, interrupts
-from leasectl.errors import LeaseError
 from leasectl.leases.acquire import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request
-from leasectl.system.clock import boottime_seconds, earliest, rfc3339
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import draw_between
-from leasectl.text.wording import followed_by
-
-if TYPE_CHECKING:
-    from leasectl.engines.rules.membership import Properties
 
 # Beside the properties of the resources.
 _EXPORTED = ("LEASECTL_HANDLE", "LEASECTL_NAMES", "LEASECTL_TYPE", "LEASECTL_FENCE")
@@ -143,63 +136,8 @@ def _property_variables(service: Service, handle: Handle) -> Mapping[str, str]:
     return found.values
 
 
-def _properties(service: Service, handle: Handle) -> Mapping[str, Properties] | None:
-    """What the resources of a handle are; None where that can't be told now, which is said."""
-    from leasectl.leases.properties import properties_of
-
-    try:
-        return properties_of(service, handle)
-    except LeaseError as error:
-        note(followed_by(error, '"properties" are null'))
-        return None
-
-
 def print_handle_json(service: Service, handle: Handle) -> None:
     """Print all that is known of a handle."""
-    from leasectl.pools.overview_json import lease_spec
-    from leasectl.state.rows import without_keys
-    from leasectl.state.uses import Uses
-    from leasectl.text.properties import written
+    from leasectl.pools.overview_json import encode_handle
 
-    in_use = Uses(service.state).in_use(handle)
-    properties = _properties(service, handle)
-    releases = service.handles.timers.of_names()
-    booted_at = time.time() - boottime_seconds()
-
-    def when(due: float | None) -> str | None:
-        return None if due is None else rfc3339(booted_at + due)
-
-    release_at = when(handle.release_at)
-    guard_pid = handle.guard.pid if handle.guard else None
-    emit_json(
-        {
-            "handle": service.state.names_path(handle.id),
-            "backend": handle.backend,
-            "type": handle.type,
-            "types": handle.request.types,
-            "each": handle.request.needs_all,
-            "count": handle.request.count,
-            "scope": handle.request.scope,
-            "priority": handle.request.priority,
-            "where": written(handle.request.where),
-            "on_reclaim": handle.request.on_reclaim,
-            "state": handle.state,
-            "acquisition": handle.acquisition,
-            "release_at": release_at,
-            "release_time": release_at,  # as `status` called it, for programs of before
-            "leases": [
-                {
-                    "name": lease.name,
-                    **lease_spec(lease),
-                    "guard_pid": guard_pid,
-                    "release_at": when(
-                        earliest(handle.release_at, releases.get((handle.id, lease.name)))
-                    ),
-                    "labels": dict(without_keys(lease.labels)),
-                    "properties": None if properties is None else dict(properties[lease.name]),
-                    "in_use": lease.name in in_use,
-                }
-                for lease in handle.leases
-            ],
-        }
-    )
+    emit_json(encode_handle(service, handle))

@@ -10,8 +10,8 @@ from typing import TypeVar
 from leasectl.cli.rendering.output import note, show, show_json, when_due
 from leasectl.cli.rendering.table import Column, number, output_width, shows_colour, table
 from leasectl.cli.rendering.waiting import LiveLine, interrupts
-from leasectl.reclaim.plan import Held, Wanted, begin, next_step
-from leasectl.reclaim.taking_back import Ground, Progress, look
+from leasectl.reclaim.plan import Held, Wanted
+from leasectl.reclaim.taking_back import Ground, Progress, preview
 from leasectl.system.clock import boottime_seconds, earliest
 from leasectl.system.poll import READABLE, Interrupt, Sleep, sleep_through
 from leasectl.system.signals import SignalTrap
@@ -29,11 +29,7 @@ _COLUMNS = (
 
 def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     """Show what would be marked once the delay is over, if all stays as it is; nothing changes."""
-    held, free = look(ground, group_by=wanted.group_by)
-    now = ground.clock.elapsed()
-    at_once = wanted._replace(delay_seconds=0.0)
-    step = next_step(at_once, held, begin(at_once, held, now), now, free=free)
-    adopted = [each for each in held if each.id in step.memory.asked]
+    held, adopted, step = preview(ground, wanted)
     unused = Counter(each.group for each in held if not each.is_in_use)
     found = [(each, _why_adopted(each)) for each in adopted]
     found += [(each, _why(each, wanted, unused)) for each in step.ask]
@@ -108,7 +104,7 @@ def run(
     """
     with SignalTrap() as trap:
         ends = interrupts(trap, None) if prints else [Interrupt(trap.fd, READABLE, trap.check)]
-        return sleep_through(progress.while_sleeping(steps), interrupts=ends, now=boottime_seconds)
+        return sleep_through(progress.while_sleeping(steps), interrupts=ends)
 
 
 class ReclaimProgress:

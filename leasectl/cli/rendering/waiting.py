@@ -16,7 +16,7 @@ from leasectl.errors import LeaseError, NoLease
 from leasectl.model import Handle, Process, Request
 from leasectl.system.callers import watch_guard
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import Interrupt, is_writable, sleep
+from leasectl.system.poll import Interrupt, is_writable, pause
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import draw_between, format_duration
 from leasectl.text.wording import listed
@@ -272,12 +272,6 @@ def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
         raise LeaseError("can't write to stdout: it is closed")
     signalled, unread = output_interrupts(trap, _raise_nobody_reads)
     return [signalled, *found, unread]
-
-
-def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:
-    """Sleep, unless something ends it."""
-    until = boottime_seconds() + seconds
-    sleep(wake_fds=(), interrupts=interrupts, until=until, now=boottime_seconds)
 
 
 def _raise_nobody_reads() -> None:
