@@ -39,7 +39,7 @@ from tests.kit.relay import Relay
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 
-TTL_SECONDS = 3.0
+TTL_SECONDS = 10.0  # longer than a busy machine takes from a claim to its answers
 COUNT = 3
 BACKEND = "kubernetes://"
 MOST_REQUESTS = 40
