@@ -455,8 +455,8 @@ def refuse_to_wait_for_callers(
         return
     names = listed([each.name for each in blocking])
     raise InvalidRequest(
-        f"{names}: held by the command that this one runs under, so waiting would never end; take "
-        "all at once with --count or --each, or release that lease first"
+        f"a leasectl command around this one holds {names}, so waiting would never end; take all "
+        "at once with --count or --each, or release that lease first"
     )
 
 

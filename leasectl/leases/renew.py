@@ -93,8 +93,8 @@ def _check_ttl(handle: Handle, ttl_seconds: float) -> None:
     check_ttl(ttl_seconds)
     if handle.request.ttl_seconds is None:
         raise InvalidRequest(
-            f"handle {handle.id} has no ttl, so its lease doesn't expire; to have it expire, "
-            "give --ttl to acquire or run; here, leave out --ttl"
+            f"handle {handle.id} has no ttl: its lease doesn't expire, and renew can't add a ttl; "
+            "give --ttl to acquire or run"
         )
     if handle.runner is not None and not is_dead(handle.runner):
         raise InvalidRequest(

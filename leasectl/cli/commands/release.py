@@ -204,8 +204,9 @@ def command(
         targets, others = targets_of_everything(service)
         if others:
             note(
-                f"not released: {counted(len(others), 'handle')} of other jobs, leasectl once or "
-                "leasectl serve; to release them too: leasectl release --all --force"
+                f"left {counted(len(others), 'handle')} of another job, leasectl once or leasectl "
+                "serve, which this job may not release; to release all: leasectl release --all "
+                "--force"
             )
     delay = 0.0 if delay_range is None else draw_between(*delay_range)
     between = drawn_between(delay_range)

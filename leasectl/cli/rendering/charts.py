@@ -156,8 +156,8 @@ def charts_of(series: Series, *, peaks: bool = False) -> tuple[Chart, ...]:
     waiting = "waiting"
     if peaks:
         held, waiting = (
-            f"{held}, at most {series.peak_held}",
-            f"{waiting}, at most {series.peak_waiting}",
+            f"{held}, peak {series.peak_held}",
+            f"{waiting}, peak {series.peak_waiting}",
         )
     return (
         Chart(held, series.held, _top((*series.held, capacity)), _BLUE),

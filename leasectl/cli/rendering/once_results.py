@@ -93,7 +93,7 @@ def whose(kept: Kept) -> str:
     age = format_duration(max(0.0, time.time() - kept.written_at))
     took = format_duration(kept.seconds)
     holder = as_given(kept.holder_identity)
-    return f"work {kept.work.title} was done {age} ago by {holder}, in {took}"
+    return f"work {kept.work.title} was done {age} ago by {holder}; it took {took}"
 
 
 def _row(kept: Kept, now: float) -> list[str]:

@@ -101,15 +101,15 @@ def _when_free(forced: Forced) -> str:
         return "it is free now; stop the processes that may still use it"
     at_latest = "" if left is None else f", at the latest {when_due(left)}"
     now = (
-        f"; if its machine is gone, free it now with: leasectl release --names {forced.name} "
-        "--force --now"
+        "; if the holder's machine is gone, free it now with: leasectl release "
+        f"--names {forced.name} --force --now"
     )
     if forced.has_run or left is None:
-        return f"it is free once run has stopped its command{at_latest}{now}"
+        return f"it is free when that leasectl run has stopped its command{at_latest}{now}"
     holder = parse_holder(forced.holder_identity)
     if not holder.host or not is_name(holder.handle):  # nobody is to copy what isn't ours
-        return f"it is free once its holder gives it up{at_latest}{now}"
+        return f"it is free when its holder gives it up{at_latest}{now}"
     return (
-        f"it is free once its holder gives it up{at_latest}; to give it up now, run on "
+        f"it is free when its holder gives it up{at_latest}; to give it up now, run on "
         f"{holder.host}: leasectl release {holder.handle}{now}"
     )

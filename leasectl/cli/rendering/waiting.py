@@ -135,8 +135,8 @@ class Waiting:
         if handle.request.other_types and handle.granted_type:
             types = " or ".join(handle.request.types)
             said.append(
-                f"the lease is of {handle.granted_type}: one of {types} was asked for, not one of "
-                "each (--each)"
+                f"the lease is of {handle.granted_type}; either of {types} was asked for "
+                "(for one of each: --each)"
             )
         if start_delay_seconds >= 1 and handle.names:
             start = f"start {when_due(start_delay_seconds)} (--start-jitter)"

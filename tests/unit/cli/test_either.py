@@ -96,7 +96,7 @@ def test_inside_a_lease_one_of_each_would_wait_for_ever(cli: Cli) -> None:
     cli.env["PATH"] = f"{os.path.dirname(cli.command()[0])}:{cli.env['PATH']}"
     refused = cli("run", "azure", "--", "leasectl", "acquire", *EACH)
     assert refused.code == 64
-    assert "azure--00: held by the command that this one runs under" in refused.err
+    assert "a leasectl command around this one holds azure--00, so" in refused.err
 
 
 def test_reacquire_asks_for_both_again(cli: Cli) -> None:

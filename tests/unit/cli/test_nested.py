@@ -42,7 +42,7 @@ class TestAWaitThatOnlyACallerCanEnd:
             words = ("reacquire", handle)
         finished = cli("run", "one", "--", *nested(cli, *words))
         assert finished.code == USAGE
-        assert "a: held by the command that this one runs under" in finished.err
+        assert "a leasectl command around this one holds a, so" in finished.err
         assert cli.held() == {}
         assert cli.waiting() == []
 

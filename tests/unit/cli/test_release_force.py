@@ -66,7 +66,7 @@ class TestARun:
         run, following = start(cli, script, *options), waiter(cli)
         forced = cli(*FORCE, "--reason", "stuck")
         assert (forced.code, forced.out) == (0, "a\n")
-        assert "it is free once run has stopped its command" in forced.err
+        assert "it is free when that leasectl run has stopped its command" in forced.err
         script.wait_for("told")
         assert not is_granted(following)
         assert resource(cli)["state"] == "ended"
@@ -293,6 +293,6 @@ def test_a_grant_for_either_type_says_which_and_that_one_was_asked_for(cli: Cli)
     cli.pool("U", "b")
     acquired = cli("acquire", "T", "U")
     assert acquired.code == 0
-    told = "the lease is of T: one of T or U was asked for, not one of each"
+    told = "the lease is of T; either of T or U was asked for"
     assert told in acquired.err
     assert cli("acquire", "-q", "-t", "T", "-t", "U").err == ""

@@ -94,7 +94,7 @@ class TestNumbers:
         )
         assert shown[3].split() == ["T", "20", "2", "83%", "0", "0", "20"]
         assert shown[6].split() == ["T", "4h", "9h", "9h", "1h", "1h", "1h", "25m", "(of", "20)"]
-        assert "     held, of 2, at most 2" in shown
+        assert "     held, of 2, peak 2" in shown
         assert "█" in "".join(shown)
         assert all(cells(line) <= 80 for line in shown)
 
@@ -116,7 +116,7 @@ class TestNumbers:
         (pool,) = json.loads(cli.ok("stats", "--json", "--backend", url))["pools"]
         assert (pool["type"], pool["grants"]) == ("P", 20)
         assert (pool["utilisation"], pool["capacity"], pool["series"]["capacity"]) == (None,) * 3
-        assert "     held, at most 2\n" in cli.ok("stats", "--backend", url)
+        assert "     held, peak 2\n" in cli.ok("stats", "--backend", url)
 
 
 class TestSeveralPools:

@@ -63,7 +63,7 @@ def test_request_under_a_command_that_holds_a_part_is_refused(cli: Cli) -> None:
     nested = ("leasectl", "acquire", "T", "--count", "all")
     finished = cli("run", "T", "--", *nested)
     assert finished.code == USAGE, finished
-    assert "held by the command that this one runs under" in finished.err
+    assert "a leasectl command around this one holds" in finished.err
 
 
 def test_dry_run_grants_it(cli: Cli) -> None:

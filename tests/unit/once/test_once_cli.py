@@ -433,7 +433,7 @@ class TestKept:
         assert cli.ok("once", "--show", "k", "--input", "1") == "one\n"
         missing = cli("once", "--show", "k")
         assert missing.code == 66
-        assert "with other inputs: " in missing.err
+        assert "with other inputs, by id: " in missing.err
         assert cli("once", "--forget", "k").code == 66
         cli.ok("once", "--forget", "k", "--input", "1")
         assert json.loads(cli.ok("once", "--list", "--json")) == []

@@ -77,7 +77,7 @@ class TestByForce:
         following = hosts.start_waiting(there, "run", "-q", "-t", "T", "--", str(theirs.path))
         forced = there(*self.FORCE)
         assert (forced.code, forced.out) == (0, "a\n")
-        assert "it is free once its holder gives it up, at the latest in " in forced.err
+        assert "it is free when its holder gives it up, at the latest in " in forced.err
         mine.wait_for("told")  # long before it renews
         assert theirs.said == []
         mine.tell("end")
