@@ -105,7 +105,10 @@ def _when_free(forced: Forced) -> str:
         f"--names {forced.name} --force --now"
     )
     if forced.has_run or left is None:
-        return f"it is free when that leasectl run has stopped its command{at_latest}{now}"
+        return (
+            "it is free when the leasectl run or Python program that holds it gives it up"
+            f"{at_latest}{now}"
+        )
     holder = parse_holder(forced.holder_identity)
     if not holder.host or not is_name(holder.handle):  # nobody is to copy what isn't ours
         return f"it is free when its holder gives it up{at_latest}{now}"

@@ -66,7 +66,10 @@ class TestARun:
         run, following = start(cli, script, *options), waiter(cli)
         forced = cli(*FORCE, "--reason", "stuck")
         assert (forced.code, forced.out) == (0, "a\n")
-        assert "it is free when that leasectl run has stopped its command" in forced.err
+        assert (
+            "it is free when the leasectl run or Python program that holds it gives it up"
+            in forced.err
+        )
         script.wait_for("told")
         assert not is_granted(following)
         assert resource(cli)["state"] == "ended"
@@ -124,7 +127,7 @@ class TestAHandle:
     def test_with_a_ttl_it_is_kept_until_its_holder_gives_it_up(self, cli: Cli) -> None:
         held = cli("acquire", "-t", "T", "--ttl", "1h", **JOB).handle
         following = waiter(cli)
-        assert "once its holder gives it up, at the latest in 59m" in cli(*FORCE).err
+        assert "when its holder gives it up, at the latest in 59m" in cli(*FORCE).err
         again = cli(*FORCE)
         assert (again.code, again.out) == (0, "")
         assert "had already lost a (released by force by " in again.err
@@ -214,7 +217,7 @@ class TestEverything:
         run = start(cli, script)
         released = cli("release", "--all", JOB_NAME="other", BUILD_ID="1")
         assert (released.code, released.out) == (0, "")
-        assert "1 handle of other jobs" in released.err
+        assert "left 1 handle of another job" in released.err
         assert "leasectl release --all --force" in released.err
         assert list(cli.held()) == ["a"]
         assert cli("release", "--all", JOB_NAME="nightly", BUILD_ID="8").out == ""
