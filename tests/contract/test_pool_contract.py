@@ -158,7 +158,7 @@ class TestAllOrNothing:
     @own_pools
     def test_more_than_the_pool_has_is_refused_at_once(self, world: World) -> None:
         make_pool(world, 2)
-        with pytest.raises(InvalidRequest, match=r"2 resources.*--count 3"):
+        with pytest.raises(InvalidRequest, match=r"2 resources.*a request for 3"):
             world.client().acquire(THREE, wait=None)
         assert the_pool(world).queue == ()
 

@@ -119,7 +119,7 @@ class TestWhatCanNotBeMet:
         look(steps, line, START + 2.0)
         assert len(line.warnings) == 1
         assert line.warnings[0].endswith(
-            "--count 2 can't be met; the request waits until the pool changes"
+            "a request for 2 can't be met; the request waits until the pool changes"
         )
         add_resources(line.members, "T", ["T--02"])
         look(steps, line, START + 3.0)
