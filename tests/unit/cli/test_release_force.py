@@ -131,7 +131,7 @@ class TestAHandle:
         again = cli(*FORCE)
         assert (again.code, again.out) == (0, "")
         assert "had already lost a (released by force by " in again.err
-        assert f": leasectl release {os.path.basename(held)}; if its machine" in again.err
+        assert f": leasectl release {os.path.basename(held)}; if the holder's machine" in again.err
         assert resource(cli)["guard"] == "none"
         assert not is_granted(following)
         cli.ok("release", "--handle", held)
