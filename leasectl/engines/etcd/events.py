@@ -160,6 +160,7 @@ class EtcdEvents:
         clock: Where times come from.
         kept: For how long they are kept, and how many; None to go on with the last writer's choice.
         draw: Makes a random word of so many bytes, in hexadecimal.
+        pack: Packs a full bucket, once this process has printed its result.
     """
 
     def __init__(
@@ -169,7 +170,9 @@ class EtcdEvents:
         clock: Clock,
         kept: Kept | None = None,
         draw: Callable[[int], str] = secrets.token_hex,
+        pack: Callable[[], object] = lambda: None,
     ) -> None:
+        self._pack = pack
         self._gateway = gateway
         self._keys = gateway.keys
         self._clock = clock
@@ -224,11 +227,6 @@ class EtcdEvents:
             self._note_now(found.first)
             if found.first == now:  # it wasn't for that
                 return outcome._replace(answers=tuple(answers))
-
-    def _pack(self) -> None:
-        from leasectl.engines.etcd.packing import pack_a_bucket
-
-        pack_a_bucket(self._gateway, clock=self._clock)
 
     def _bucket_of_now(self, *, looks: bool) -> tuple[KeyValue | None, Bucket | None]:
         """The bucket to write to; None where there is none, and none can be made."""

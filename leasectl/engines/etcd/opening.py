@@ -65,8 +65,14 @@ def open_etcd(
         only_looks: Nothing is written.
         warn: Called with a line for people about objects that can't be shown.
     """
+
+    def pack() -> None:
+        from leasectl.engines.etcd.packing import pack_a_bucket  # which few processes need
+
+        pack_a_bucket(gateway, clock=clock)
+
     context = Context(
-        EtcdObjects(gateway, EtcdEvents(gateway, clock=clock, kept=kept)),
+        EtcdObjects(gateway, EtcdEvents(gateway, clock=clock, kept=kept, pack=pack)),
         Observed(clock, observed_path, ends=True),
         ClusterEvents(are_kept=kept is None or kept.number > 0, clock=clock, caller=caller),
         state_id=state_id,

@@ -33,6 +33,7 @@ class Writer:
             clock=self.time.clock,
             kept=kept,
             draw=lambda size: f"{next(words) << 6:0{2 * size}x}",
+            pack=lambda: pack_a_bucket(access.gateway, clock=self.time.clock),
         )
         self._keys = access.keys
         self._numbers = itertools.count(first)
