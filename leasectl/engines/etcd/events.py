@@ -179,9 +179,8 @@ class EtcdEvents:
         self._kept = kept
         self._writes = kept is None or kept.number > 0
         self._draw = draw
-        # Replaced as one: what was read of the bucket of now, and that bucket if it can be used.
-        self._now: tuple[KeyValue | None, Bucket | None] = (None, None)
-        self._is_known = False
+        # What was read of the bucket of now, and that bucket if it can be used; None before.
+        self._now: tuple[KeyValue | None, Bucket | None] | None = None
 
     def commit(
         self,
@@ -224,29 +223,22 @@ class EtcdEvents:
                     leave(self._pack)  # a full bucket, once this process has printed its result
                 return outcome
             *answers, found = outcome.answers
-            self._note_now(found.first)
+            self._now = found.first, usable_bucket(found.first)
             if found.first == now:  # it wasn't for that
                 return outcome._replace(answers=tuple(answers))
 
     def _bucket_of_now(self, *, looks: bool) -> tuple[KeyValue | None, Bucket | None]:
         """The bucket to write to; None where there is none, and none can be made."""
-        if not self._is_known:
+        if self._now is None:
             (found,) = self._gateway.read(read(self._keys.bucket_now)).answers
-            self._note_now(found.first)
+            self._now = found.first, usable_bucket(found.first)
         now, bucket = self._now
         if bucket is None or looks or self._is_old(bucket):
-            try:
+            with contextlib.suppress(LeaseError):
                 now = self.next_bucket(now)
-            except LeaseError:
-                return now, bucket
-            self._note_now(now)
-        return self._now
-
-    def _note_now(self, now: KeyValue | None) -> None:
-        """The bucket of now is that, as was just read."""
-        if now is None or now != self._now[0]:
-            self._now = (now, usable_bucket(now))
-        self._is_known = True
+                bucket = usable_bucket(now)
+                self._now = now, bucket
+        return now, bucket
 
     # Buckets
 
@@ -282,16 +274,17 @@ class EtcdEvents:
         if bucket is not None and (now.first != seen or has_room):
             return now.first
         kept = self._kept or (bucket.kept if bucket else Kept())
-        made = self._make(now.first, outcome.revision, kept)
+        made = self._make(now.first, bucket, outcome.revision, kept)
         with contextlib.suppress(LeaseError):  # whoever makes the next goes on
             packed = packed_numbers(packs)
             self._end_oldest(readable_buckets(all_buckets), kept, unpacked.count, packed)
         return made
 
-    def _make(self, seen: KeyValue | None, revision: int, kept: Kept) -> KeyValue | None:
+    def _make(
+        self, seen: KeyValue | None, followed: Bucket | None, revision: int, kept: Kept
+    ) -> KeyValue | None:
         keys, etcd_lease_id = self._keys, new_etcd_lease_id()
         name = f"{revision:0{_DIGITS}d}"
-        followed = usable_bucket(seen)
         previous = followed.name if followed else ""
         record = encode_bucket(name, self._clock.wall(), kept, previous=previous)
         self._gateway.grant(etcd_lease_id, math.ceil(kept.seconds * (1 + 1 / _BUCKETS)))

@@ -115,27 +115,21 @@ def parse_choice(text: str) -> ClusterChoice:
         ) from error
 
 
-def choose(
-    address: KubernetesAddress,
-    environment: Mapping[str, str],
-    *,
-    service_account: str = SERVICE_ACCOUNT,
-) -> ClusterChoice:
+def choose(address: KubernetesAddress, environment: Mapping[str, str]) -> ClusterChoice:
     """Choose the cluster that an address means here and now; nothing is asked of it.
 
     Args:
         address: As `parse_kubernetes_url` read it.
         environment: The variables of this process.
-        service_account: The folder where a pod has its own.
 
     Raises:
         FileUnreadable: A file that was named isn't there, or may not be read.
         InvalidRequest: Nothing names a cluster, or there is no such context.
         CorruptState: A kubeconfig isn't one.
     """
-    chosen_by, paths = _kubeconfigs(address, environment, service_account)
+    chosen_by, paths = _kubeconfigs(address, environment)
     if chosen_by == "pod":
-        return _of_pod(address, environment, service_account)
+        return _of_pod(address, environment)
     from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
 
     is_named = chosen_by in ("address", "LEASECTL_KUBECONFIG")
@@ -169,17 +163,17 @@ def kubectls_paths(environment: Mapping[str, str]) -> tuple[ChosenBy, tuple[str,
     return ("HOME", (usual,)) if os.path.exists(usual) else None
 
 
-def pod_server(environment: Mapping[str, str], service_account: str) -> str | None:
+def pod_server(environment: Mapping[str, str]) -> str | None:
     """The address of the API of the cluster whose pod this is; None where it is no pod with one."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
-    if not host or not port or not os.path.exists(os.path.join(service_account, "token")):
+    if not host or not port or not os.path.exists(os.path.join(SERVICE_ACCOUNT, "token")):
         return None
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def _kubeconfigs(
-    address: KubernetesAddress, environment: Mapping[str, str], service_account: str
+    address: KubernetesAddress, environment: Mapping[str, str]
 ) -> tuple[ChosenBy, tuple[str, ...]]:
     if address.kubeconfig:
         return "address", (os.path.abspath(address.kubeconfig),)
@@ -187,7 +181,7 @@ def _kubeconfigs(
     if own:
         return "LEASECTL_KUBECONFIG", own
     # A service account has no contexts: whoever names one means a kubeconfig.
-    if not address.context and pod_server(environment, service_account):
+    if not address.context and pod_server(environment):
         return "pod", ()
     found = kubectls_paths(environment)
     if found is None:
@@ -222,20 +216,18 @@ def _named_by(chosen_by: ChosenBy) -> str:
     return names.get(chosen_by, chosen_by)
 
 
-def _of_pod(
-    address: KubernetesAddress, environment: Mapping[str, str], service_account: str
-) -> ClusterChoice:
-    server = pod_server(environment, service_account)
+def _of_pod(address: KubernetesAddress, environment: Mapping[str, str]) -> ClusterChoice:
+    server = pod_server(environment)
     assert server is not None
-    namespace = address.namespace or _own_namespace(service_account)
+    namespace = address.namespace or _own_namespace()
     return ClusterChoice(
-        "pod", _checked_namespace(namespace), server, service_account=service_account
+        "pod", _checked_namespace(namespace), server, service_account=SERVICE_ACCOUNT
     )
 
 
-def _own_namespace(service_account: str) -> str:
+def _own_namespace() -> str:
     try:
-        with open(os.path.join(service_account, "namespace"), encoding="utf-8") as file:
+        with open(os.path.join(SERVICE_ACCOUNT, "namespace"), encoding="utf-8") as file:
             return file.read(_LONGEST_NAMESPACE_BYTES).strip() or _DEFAULT_NAMESPACE
     except (OSError, ValueError):
         return _DEFAULT_NAMESPACE

@@ -72,7 +72,6 @@ class Watch(CuttableStream):
         deed: What is watched, for messages.
         path: The same as a path, its query included.
         seconds: How long it may take to find out as whom.
-        longest_silence_seconds: How long nothing may come.
     """
 
     def __init__(
@@ -82,7 +81,6 @@ class Watch(CuttableStream):
         path: str,
         *,
         seconds: float,
-        longest_silence_seconds: float = LONGEST_SILENCE_SECONDS,
     ) -> None:
         super().__init__()
         self._login = login
@@ -91,7 +89,7 @@ class Watch(CuttableStream):
             path,
             headers={"Accept": "application/json"},
             method="GET",
-            longest_silence_seconds=longest_silence_seconds,
+            longest_silence_seconds=LONGEST_SILENCE_SECONDS,
         )
         self._seconds = seconds
         self._server = ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.engines.kubernetes.api import choice
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import (
     ClusterChoice,
@@ -35,16 +36,16 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def pod(tmp_path: Path) -> str:
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder as a pod has it."""
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
     (folder / "token").write_text("t\n")
     (folder / "namespace").write_text("here\n")
-    return str(folder)
+    monkeypatch.setattr(choice, "SERVICE_ACCOUNT", str(folder))
 
 
-def test_the_more_particular_counts_more(write: Write, pod: str, tmp_path: Path) -> None:
+def test_the_more_particular_counts_more(write: Write, pod: None, tmp_path: Path) -> None:
     for name in ("address", "own", "kubectls", "home/.kube/config"):
         write(name)
     everything = {
@@ -54,10 +55,10 @@ def test_the_more_particular_counts_more(write: Write, pod: str, tmp_path: Path)
         "HOME": str(tmp_path / "home"),
     }
     named = KubernetesAddress(kubeconfig=str(tmp_path / "address"))
-    found = [choose(named, everything, service_account=pod)]
+    found = [choose(named, everything)]
     environment = dict(everything)
     for less in ("LEASECTL_KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBECONFIG", ""):
-        found.append(choose(ANY, environment, service_account=pod))
+        found.append(choose(ANY, environment))
         environment.pop(less, None)
     assert [(each.chosen_by, each.server) for each in found] == [
         ("address", "https://address"),
@@ -71,30 +72,32 @@ def test_the_more_particular_counts_more(write: Write, pod: str, tmp_path: Path)
     assert found[2].found == "the service account of this pod"
 
 
-def test_who_names_a_context_means_a_kubeconfig(write: Write, pod: str) -> None:
+def test_who_names_a_context_means_a_kubeconfig(write: Write, pod: None) -> None:
     environment = {**POD, "KUBECONFIG": str(write("kubectls"))}
-    chosen = choose(KubernetesAddress(context="x"), environment, service_account=pod)
+    chosen = choose(KubernetesAddress(context="x"), environment)
     assert (chosen.chosen_by, chosen.context) == ("KUBECONFIG", "x")
 
 
-def test_a_pod_without_a_service_account_is_none(write: Write, tmp_path: Path) -> None:
+def test_a_pod_without_a_service_account_is_none(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "SERVICE_ACCOUNT", str(tmp_path / "nothing"))
     environment = {**POD, "KUBECONFIG": str(write("kubectls"))}
-    chosen = choose(ANY, environment, service_account=str(tmp_path / "nothing"))
-    assert chosen.chosen_by == "KUBECONFIG"
+    assert choose(ANY, environment).chosen_by == "KUBECONFIG"
 
 
-def test_an_address_of_ipv6_is_one(pod: str) -> None:
+def test_an_address_of_ipv6_is_one(pod: None) -> None:
     environment = {**POD, "KUBERNETES_SERVICE_HOST": "fd00::1"}
-    assert choose(ANY, environment, service_account=pod).server == "https://[fd00::1]:443"
+    assert choose(ANY, environment).server == "https://[fd00::1]:443"
 
 
 @pytest.mark.parametrize(
     ("address", "namespace"), [(KubernetesAddress("mine"), "mine"), (ANY, "here")]
 )
 def test_a_namespace_is_the_addresss_or_the_pods(
-    address: KubernetesAddress, namespace: str, pod: str
+    address: KubernetesAddress, namespace: str, pod: None
 ) -> None:
-    assert choose(address, POD, service_account=pod).namespace == namespace
+    assert choose(address, POD).namespace == namespace
 
 
 def test_or_that_of_the_context_or_the_usual_one(write: Write) -> None:
