@@ -13,6 +13,7 @@ from leasectl.engines.cluster.objects import Claim, ResourceObject, TicketObject
 from leasectl.engines.rules.events import (
     AGAINST_ITS_WILL,
     WITHDRAWN,
+    MembershipChange,
     belonging_changes,
     gave_up,
     handle_of,
@@ -27,7 +28,6 @@ from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.rules.events import MembershipChange
     from leasectl.engines.rules.membership import Member, Pools
 
 # What a write is told of: nothing, where no events are kept.

@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, U
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.rules.membership import Member, Pools
 from leasectl.engines.rules.possible import Want
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import BackendUnreachable, LeaseError, NotFound
 from leasectl.model import Labels, Lease, Process
 from leasectl.system.clock import rfc3339
 
 if TYPE_CHECKING:
-    from leasectl.errors import LeaseError, NotFound
     from leasectl.state.event import Event
 
 Kind = Literal["resource", "ticket", "pool", "belonging", "values", "content"]

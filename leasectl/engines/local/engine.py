@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from leasectl.engines.contract import LostListener
+from leasectl.engines.contract import LostListener, PoolWaiter
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Claimant, Lease, ReleasedBy
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.contract import PoolWaiter
     from leasectl.engines.local.waiter import LocalWaiter, WaitPipes
     from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import EventLog, Members, PoolAdmin

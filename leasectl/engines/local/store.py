@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
-from leasectl.engines.local.queues import LocalQueues
+from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.model import Lease, ReleasedBy, Request, Ticket
 from leasectl.state.directory import State
 from leasectl.state.rows import IS_FREE, IS_SPECIAL, encode_labels
@@ -21,7 +21,6 @@ from leasectl.text.naming import build_url_in
 if TYPE_CHECKING:
     from leasectl.engines.local.absent import LocalEarlyEnds
     from leasectl.engines.local.members import LocalMembers
-    from leasectl.engines.local.queues import Waiting
     from leasectl.engines.rules.possible import Unmet
     from leasectl.state.event import EventKind
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
-from leasectl.engines.contract import Outlook
+from leasectl.engines.contract import Outlook, PoolWaiter
 from leasectl.engines.local.queues import LocalQueues, Waiting, why_gone
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Claimant, Process, Ticket
@@ -23,7 +23,6 @@ from leasectl.system.process_watch import IdlePidfds, ProcessWatch
 if TYPE_CHECKING:
     import sqlite3
 
-    from leasectl.engines.contract import PoolWaiter
     from leasectl.engines.facts import Standing
     from leasectl.engines.local.standing import LocalPlace
     from leasectl.state.named_pipe import NamedPipe

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.rules.membership import leaves_no_more, stays_after_all
+from leasectl.engines.rules.membership import Member, Pools, leaves_no_more, stays_after_all
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
 from leasectl.text.naming import build_url_in
 from leasectl.text.wording import counted
-
-if TYPE_CHECKING:
-    from leasectl.engines.rules.membership import Member, Pools
-    from leasectl.state.event import Event
-
 
 # What ends by these its holder didn't mean to end.
 AGAINST_ITS_WILL: tuple[ReleasedBy, ...] = ("ttl", "force", "removal")
