@@ -317,7 +317,7 @@ class TestTheEnd:
         steps.send(set())
         steps.send(set())
         assert scene.warnings == [
-            'not waiting for B any more: no pool "B"; list them with: leasectl pool list'
+            'no longer waiting for B: no pool "B"; list them with: leasectl pool list'
         ]
         scene.free("A")
         finish(steps)

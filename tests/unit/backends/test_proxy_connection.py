@@ -257,7 +257,7 @@ class TestWhatItCanNot:
         ("request_", "wait"), [(Request("T"), 0.0), (Request("T", name="T--00"), None)]
     )
     def test_names_boskos_where_that_can(self, request_: Request, wait: float | None) -> None:
-        with pytest.raises(NotSupported, match=r"kubernetes:// and boskos\+http:// can do it"):
+        with pytest.raises(NotSupported, match=r"leasectl\+http:// and boskos\+http:// can do it"):
             ProxyBackend.check_request(request_, wait)
 
     def test_is_to_renew_and_to_hand_on(self, desk: Desk) -> None:

@@ -54,7 +54,7 @@ def test_a_member_that_does_not_answer_is_named(cli: Cli, url: str) -> None:
     both = url.replace("etcd://", f"etcd://{NOBODY},")
     members = findings(cli, LEASECTL_BACKEND=both)["etcd members"]
     assert members["status"] == "warn"
-    assert members["what"].startswith("1 of 2 answer")
+    assert members["what"].startswith("1 of 2 members answer")
     assert f"http://{NOBODY}: " in members["what"]
 
 
@@ -64,7 +64,7 @@ def test_a_claim_that_no_record_knows_is_given_back_with_fix(cli: Cli, url: str)
     claims = findings(cli)["etcd claims"]
     assert (claims["status"], claims["what"]) == (
         "warn",
-        f"{handle}/1 in etcd without a handle here",
+        f"claims in etcd that no handle here holds: {handle}/1",
     )
     fixed = findings(cli, "--fix")["etcd claims"]
     assert fixed["fixed"] == "gave back T--00; recorded as lost: none"
