@@ -106,8 +106,8 @@ def _ttl_help() -> str:
     ]
     return (
         "Let the lease expire this long after its last renewal. leasectl run renews its lease. "
-        "The keeper, leasectl's background process, renews a lease with a guard. Any other needs "
-        "leasectl renew. Default: no expiry, except "
+        "The keeper, leasectl's background process, renews a lease that has a guard or the default "
+        "ttl. Any other needs leasectl renew. Default: no expiry, except "
         f"{'; '.join(ttls)}."
     )
 

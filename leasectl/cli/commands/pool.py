@@ -26,6 +26,5 @@ def command() -> None:
     """Create, change, list and delete pools.
 
     A pool is all resources of one type. Each resource has a unique name and is held by one
-    holder at a time. These commands print nothing on stdout, except list, of, expect --list and
-    join --hold.
+    holder at a time. Only these commands print on stdout: list; of; expect --list; join --hold.
     """
