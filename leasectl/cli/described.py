@@ -32,6 +32,8 @@ Group = Literal[
     "Work",
     "Waiting",
     "End of the lease",
+    "Result",
+    "Limits",
     "Retries",
     "Load",
     "Policies",

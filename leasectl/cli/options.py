@@ -151,8 +151,8 @@ _request_options = (
     option("--name NAME", "Lease this resource and no other.", group="Lease"),
     option(
         "--where K=V",
-        "Only resources with this property, or without it for K!=V; may be repeated, and "
-        "then all must match. See: leasectl pool set --help",
+        "K=V: only resources with this property; K!=V: only those without it, also those without "
+        "the key K. May be repeated; then all must match. See: leasectl pool set --help",
         completed_from="properties",
         group="Lease",
         multiple=True,

@@ -116,7 +116,8 @@ def copies(opened: Opened) -> Finding:
         return ok("all copies match their objects")
     shown = listed([printable(key) for key in found])
     return warn(
-        f"{counted(len(found), 'key')} with a copy that differs from its object: {shown}",
+        f"{counted(len(found), 'key')} with a copy of another record that differs from it "
+        f"(edited by hand?): {shown}",
         "run: leasectl doctor --fix",
         mend=lambda: f"repaired: {listed(mend_astray(opened.gateway)) or 'nothing'}",
     )

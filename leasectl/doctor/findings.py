@@ -147,5 +147,6 @@ def circular(service: Service) -> Finding:
     if not found:
         return ok("no requests wait for each other's leases")
     return warn(
-        "; ".join(map(str, found)), "end one of these jobs, or release the lease it waits for"
+        "; ".join(map(str, found)),
+        "end one of these jobs, or release a lease that one of them holds",
     )

@@ -61,7 +61,7 @@ def unguarded(service: Service) -> Finding:
         every = "every lease has a guard, a release time, or a ttl that runs out"
         return ok(f"{every}{of_clients}")
     return warn(
-        f"{counted(len(forgotten), 'handle')} held until released: "
+        f"{counted(len(forgotten), 'handle')} held until released (no guard, release time or ttl): "
         f"{_held_texts(service, forgotten)}{of_clients}",
         f"{_if_unused(forgotten)}: {_release_commands(forgotten)}",
     )

@@ -106,7 +106,7 @@ def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
 def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
     for claim in audit.records_without_handle(state, LOCAL):
         yield Disagreement(
-            f"{claim.claim_key} holds {claim.name}, but is not a held handle",
+            f"{claim.name} is recorded as held by {claim.claim_key}, but that handle holds nothing",
             partial(_forget, state, backend, claim),
         )
     for claim_key, name in audit.records_without_claim(state, LOCAL):
@@ -121,7 +121,8 @@ def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagr
         )
     for claim_key in audit.held_without_lease(state, LOCAL):
         yield Disagreement(
-            f"{claim_key} is held but holds nothing", partial(_drop, handles, claim_key)
+            f"{claim_key} is recorded as holding leases, but has none",
+            partial(_drop, handles, claim_key),
         )
 
 

@@ -99,7 +99,7 @@ def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) 
     except FileNotFoundError:
         return ok("none yet; the first command creates it")
     except OSError as error:
-        advice = "get access to them, or move away those that aren't yours"
+        advice = "make it readable and writable for you; if it is another user's, move it away"
         return fail(f"{path}: {error.strerror}", advice, exit_code=73)
     try:
         if flock_within(fd, patience_seconds):

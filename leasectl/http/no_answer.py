@@ -84,7 +84,7 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
         return _without_tls(tls, sent=sent, said=said)
     advice = ""
     if isinstance(error, ProtocolError) and url.startswith("http:"):
-        advice = "with TLS its address is etcds://"
+        advice = "if this etcd uses TLS, write etcds:// instead"
     detail = _detail(said.rstrip("."), error)
     return NoAnswer(detail, advice=advice, sent=sent, lasting=isinstance(error, BadUrl), said=said)
 
@@ -111,7 +111,7 @@ def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
             distrust="ours",
         )
     is_other = isinstance(error, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER"
-    advice = "without TLS its address is etcd://" if is_other else ""
+    advice = "if this etcd doesn't use TLS, write etcd:// instead" if is_other else ""
     return NoAnswer(detail, advice=advice, sent=sent, said=said)
 
 

@@ -605,10 +605,10 @@ def _is_wanted_back(service: Service, name: str, mark: SeenMark) -> NotAllowed:
     left = mark.ends_at - service.clock.elapsed()
     if left >= 1:
         at = time.strftime("%H:%M:%S UTC", time.gmtime(service.clock.wall() + left))
-        when = f"in {format_duration(left)} at the latest, at {at}"
+        when = f"by {at} (in {format_duration(left)})"
     else:
-        when = "any moment"
+        when = "any moment now"
     return NotAllowed(
-        f'"{name}" can\'t be used: {mark.asked_by} asks for it, and the answer was "ready"; it is '
-        f"taken, or can be used again, {when}"
+        f'"{name}" can\'t be used: the answer to the reclaim of {mark.asked_by} was "ready"; '
+        f"{when}, the reclaim takes it, or it can be used again"
     )

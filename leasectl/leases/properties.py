@@ -139,7 +139,10 @@ def as_variables(properties: Mapping[str, Properties]) -> PropertyVariables:
         if len(same) > 1:
             del values[variable]
             either = " and ".join(f'"{each}"' for each in same)
-            warnings.append(f"{variable} isn't set: it could be {either}; see {VARIABLE}")
+            warnings.append(
+                f"{variable} isn't set, because several keys would set it: {either}; read "
+                f"{VARIABLE} instead"
+            )
     return PropertyVariables(values, tuple(warnings))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from leasectl.backends.kinds import Context, choosing, no_pools, only_ttl
+from leasectl.backends.kinds import Context, choosing, lacking, only_ttl
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.service import Service
 from leasectl.model import (
@@ -239,9 +239,9 @@ def _effective(request: Request, context: Context) -> Request:
             )
         _check_types(request)
     if superseding_key(request.labels) and not context.kind.has_pools:
-        raise no_pools(context.url)
+        raise lacking(f"--supersede is not supported by {context.url}")
     if request.on_reclaim != "keep" and not can_choose:
-        raise no_pools(context.url)
+        raise lacking(f"--on-reclaim {request.on_reclaim} is not supported by {context.url}")
     ttl = request.ttl_seconds
     if ttl is not None:
         check_ttl(ttl)

@@ -29,15 +29,25 @@ class CircularWait(NamedTuple):
         waiter: The identity of who waits.
         pool: The pool that the request is for.
         holders: Who holds resources of that pool and waits, in turn, for the waiter.
+        holds: The resources that the waiter's job holds and others in the circle wait for.
+        holds_as: The identities that hold them.
     """
 
     waiter: str
     pool: str
     holders: tuple[str, ...]
+    holds: tuple[str, ...]
+    holds_as: tuple[str, ...]
 
     def __str__(self) -> str:
-        holders = listed([printable(each, longest=200) for each in self.holders])
-        return f"{printable(self.waiter, longest=200)} waits for {self.pool}, held by {holders}"
+        holders, holds_as = (
+            listed([printable(each, longest=200) for each in identities])
+            for identities in (self.holders, self.holds_as)
+        )
+        return (
+            f"request {printable(self.waiter, longest=200)} waits for {self.pool}, held by "
+            f"{holders}; its own job holds {listed(self.holds)} as {holds_as}"
+        )
 
 
 class _Request(NamedTuple):
@@ -76,7 +86,12 @@ def circular_waits(overview: Overview) -> list[CircularWait]:
         stuck = left
     waits_for = {n: set(_blockers(each, stuck)) for n, each in enumerate(stuck)}
     return [
-        CircularWait(each.waiter.holder.identity, each.pool.type, _holders(each, stuck))
+        CircularWait(
+            each.waiter.holder.identity,
+            each.pool.type,
+            _holders(each, stuck),
+            *_tied_to(each, stuck),
+        )
         for n, each in enumerate(stuck)
         if n in _reached(n, waits_for)
     ]
@@ -113,6 +128,17 @@ def _blockers(request: _Request, stuck: Sequence[_Request]) -> Iterator[int]:
 def _holders(request: _Request, stuck: Sequence[_Request]) -> tuple[str, ...]:
     found = [each.holder.identity for each in _wanted_leases(request) if _is_tied(each, stuck)]
     return tuple(dict.fromkeys(found))
+
+
+def _tied_to(request: _Request, stuck: Sequence[_Request]) -> tuple[tuple[str, ...], ...]:
+    """Return the resources that others wait for and a request's job holds, and their holders."""
+    found = {
+        resource.name: resource.lease.holder.identity
+        for other in stuck
+        for resource in other.pool.resources
+        if resource.lease is not None and other.wants(resource) and request.ties(resource.lease)
+    }
+    return tuple(found), tuple(dict.fromkeys(found.values()))
 
 
 def _reached(start: int, waits_for: Mapping[int, Collection[int]]) -> set[int]:

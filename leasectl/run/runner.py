@@ -161,7 +161,10 @@ class Runner:
             if not self._plan.optional:
                 raise
             # Without a lease to look after, the command doesn't need a parent that can follow it.
-            self._warn(followed_by(error, f"{self._plan.name} replaces leasectl run (exec)"))
+            in_place = (
+                f"leasectl run executes {self._plan.name} in its own place, without following it"
+            )
+            self._warn(followed_by(error, in_place))
             become(path, self._plan.command, environ, self._signals)
         return self._supervisor.supervise(child)
 

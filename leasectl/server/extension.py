@@ -483,8 +483,8 @@ def _check_form(claim_key: str, token: Token) -> None:
     """Refuse a key that means what was granted elsewhere, or more than one acquisition."""
     if "admin" not in token.rights and _CLAIM_KEY.fullmatch(claim_key) is None:
         raise NotAllowed(
-            f'claim_key "{printable(claim_key, longest=100)}" isn\'t <handle>/<acquisition>, which '
-            "needs an admin token"
+            f'claim_key "{printable(claim_key, longest=100)}" isn\'t written as '
+            "<handle>/<acquisition>; any other form needs an admin token"
         )
 
 

@@ -609,7 +609,7 @@ lease__reacquire() { # --handle=H [--wait=D] [--optional] [--var=NAME]
 #   --handle=H           what a handle holds. An empty one, or one that is gone: nothing to do
 #   -n, --names=A,B      these, if this job took them (also --name=A)
 #   --scope=test         all that $SHARED_DIR/leases lists
-#   --delay=D            later: arms the keeper and returns at once; 18m-22m: when chance chooses in between
+#   --delay=D            release after D; returns at once, the keeper releases. 18m-22m: after a random time in that range
 lease__release() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__what=() _lease__more=() _lease__option _lease__value

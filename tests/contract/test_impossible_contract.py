@@ -95,7 +95,7 @@ class TestWhoeverWaitsAlready:
         assert looking.look().impossible is None
         remove_resources(world.members, "T", ["T--01", "T--02"], force=True)
         assert looking.look() == Outlook(
-            impossible='pool "T" has 1 resource that can be leased now, '
+            impossible='pool "T" has 1 resource (not counting cordoned or leaving ones), '
             "so a request for 2 can't be met"
         )
         add_resources(world.members, "T", ["T--03"])
@@ -163,7 +163,8 @@ class TestWhatTakesNoHolder:
         looking = Looking(world, Request("U"))
         update(world, to_move("T", when_free=True), "U--00")
         assert looking.look().impossible == (
-            'pool "U" has 0 resources that can be leased now, so a request for 1 can\'t be met'
+            'pool "U" has 0 resources (not counting cordoned or leaving ones), '
+            "so a request for 1 can't be met"
         )
         holder.free()
         assert in_pool(world, "U") == []

@@ -108,8 +108,9 @@ class LostNote(NamedTuple):
     def _text(self, what: str) -> str:
         until = self.wall + self.address.reaper_seconds + _REAPER_PAUSE_SECONDS
         return (
-            f"an answer was lost: {what} to {self.owner} at {self.address.server}, unknown which; "
-            f"Boskos' reaper frees what isn't renewed, by {rfc3339(until)} at the latest"
+            f"an answer was lost: {what} to {self.owner} at {self.address.server}, and leasectl "
+            "can't tell which; nothing to do: Boskos' reaper frees what isn't renewed, by "
+            f"{rfc3339(until)} at the latest"
         )
 
 

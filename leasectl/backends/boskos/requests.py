@@ -98,7 +98,11 @@ def parse_boskos_url(url: str) -> BoskosAddress:
         _seconds(url, said, "queue-ttl") or QUEUE_SECONDS,
     )
     if address.leased in (address.free, address.release_to):
-        raise _wrong(url, "has a state for leased= that state= or release-to= has, too")
+        raise _wrong(
+            url,
+            f"has leased={address.leased}, which is also the state of free or released resources "
+            "(state=, release-to=; default: free)",
+        )
     return address
 
 
@@ -228,7 +232,7 @@ def login_headers(settings: Settings) -> dict[str, str]:
     file = NamedFile("password file", settings.password_file, PASSWORD_FILE)
     password = file.read(_LONGEST_BYTES).rstrip(b"\r\n")
     if not password or b"\n" in password:
-        raise file.refused("doesn't hold a password, on one line")
+        raise file.refused("doesn't hold a password as its only line")
     both = settings.username.encode() + b":" + password
     return {"Authorization": f"Basic {base64.b64encode(both).decode()}"}
 

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 from leasectl.errors import LeaseError
 from leasectl.text.durations import format_duration
+from leasectl.text.wording import shorten
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Pool, Resource
     from leasectl.engines.pool_admin import PoolAdmin
+    from leasectl.model import Request
+
+_WHERE_CELLS = 40
 
 
 def why_closed(pools: PoolAdmin, types: Sequence[str]) -> str:
@@ -43,6 +47,17 @@ def closed_in(pools: Sequence[Pool]) -> str:
     if left:
         parts[-1] += f" for {format_duration(-(-min(left) // 1))}"
     return ", ".join(parts)
+
+
+def needs_of(request: Request) -> str:
+    """Return what a request wants beyond any free resource; empty for nothing."""
+    if request.name is not None:
+        return f"only {request.name} will do"
+    if request.where:
+        from leasectl.text.properties import written
+
+        return f"only {shorten(' '.join(written(request.where)), _WHERE_CELLS)} will do"
+    return f"needs {request.count} at once" if request.count > 1 else ""
 
 
 def _kind(resource: Resource) -> str:

@@ -332,7 +332,7 @@ class PoolTurn:
         if self._outage is None:
             from leasectl.backends.unanswered import trying_again
 
-            lasts = "still waiting; the queue position should be kept"
+            lasts = "still waiting, most likely at the same queue position"
             self._patience.warn(f"{lasts}: {reason}" if has_place else trying_again(reason))
         self._outage = reason
 
@@ -405,6 +405,11 @@ class PoolTurn:
         when = "" if left is None else f"; next grant in {format_duration(-(-left // 1))}"
         closed = self._why_closed(now)
         why = f" ({closed})" if closed else ""
+        if not closed and left is None and now.position == 1 and now.held < now.capacity:
+            from leasectl.backends.pool.closed import needs_of
+
+            needs = needs_of(self._claimant.request)
+            why = f", {needs}" if needs else ""
         # Whoever waits for several has a ticket in each queue.
         others = "other" if len(types) == 1 else "other request"
         waiting = counted(now.others, others) if now.others else "nobody else"

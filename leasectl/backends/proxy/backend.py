@@ -38,7 +38,7 @@ class ProxyBackend(Backend):
     """Leases from a lease proxy."""
 
     title = "a lease proxy"
-    pools_are = "is a lease proxy: its server manages the pools; see: leasectl status"
+    pools_are = "is a lease proxy, whose server manages its pools (show them with: leasectl status)"
     prefix = "http://"
     choice = help = "the http:// address of a lease proxy"
     releases_by_name = True

@@ -50,8 +50,9 @@ from leasectl.system.signals import SignalTrap
 @option(
     "-o, --output FORM",
     "handle: path of the handle (default); names: names of the resources, one per line; csv: "
-    "these names in one line; json: all facts; env: for eval, exports of LEASECTL_HANDLE, "
-    "LEASECTL_NAMES and so on, as under run; without a lease, eval returns the exit code.",
+    "these names in one line; json: all facts; env: shell code for eval that exports "
+    "LEASECTL_HANDLE, LEASECTL_NAMES and others, as under run; if no lease was granted, eval "
+    "returns acquire's exit code.",
     type=OneOf(("handle", "names", "csv", "json", "env")),
     group="Output",
 )

@@ -29,15 +29,16 @@ _DEFAULT_NAMESPACE = "default"
 )
 @option(
     "--service-account S",
-    "The account that leases there. It is created, unless it is in another namespace: N:S.",
+    "The account that jobs use. It is created; for an existing account of another namespace, write "
+    "N:S.",
     to="account",
     default=_DEFAULT_ACCOUNT,
     show_default=True,
 )
 @option(
     "--admin-account S",
-    "Also create this account, for admins. A policy then lets the account of --service-account, "
-    "for jobs, use pools but not change them. Needs Kubernetes 1.30 or later.",
+    "Also create this account, for admins. Jobs then use the account of --service-account; a "
+    "policy lets that account use pools, but not change them. Needs Kubernetes 1.30 or later.",
     to="admin",
 )
 @option("--maintenance", "Add the rights that leasectl maintenance needs, on all nodes and pods.")
@@ -54,7 +55,8 @@ _DEFAULT_NAMESPACE = "default"
 )
 @option(
     "--expect POOL=PATTERN",
-    "Expect names that match in this pool, as leasectl pool expect --match does; may be repeated.",
+    "Expect names that match PATTERN to be in POOL; see leasectl pool expect --help. May be "
+    "repeated.",
     to="expected",
     multiple=True,
 )

@@ -11,6 +11,7 @@ from leasectl.cli.rendering.table import Column, number, output_width, table
 from leasectl.errors import InvalidRequest
 from leasectl.leases.marks import Answered, Asked, answer_at, asked_of, unuse, use
 from leasectl.leases.paths import handle_with, handles_at
+from leasectl.leases.service import Service
 from leasectl.model import whole
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
@@ -76,11 +77,7 @@ def marks_command(*, handle: str, as_json: bool) -> None:
       leasectl marks "$h"
     """
     service = open_service(for_handles=True)
-    asked = [
-        each
-        for record in handles_at(service, handle, done="looked at")
-        for each in asked_of(service, whole(record))
-    ]
+    asked = _asked(service, handle)
     now = service.clock.elapsed()
     if as_json:
         show_json([_facts(each, now) for each in asked])
@@ -101,6 +98,14 @@ def marks_command(*, handle: str, as_json: bool) -> None:
         note("no reclaim asks for this handle's leases")
 
 
+def _asked(service: Service, handle: str) -> list[Asked]:
+    return [
+        each
+        for record in handles_at(service, handle, done="looked at")
+        for each in asked_of(service, whole(record))
+    ]
+
+
 def _facts(asked: Asked, now: float) -> dict[str, object]:
     return {
         "name": asked.name,
@@ -119,7 +124,7 @@ def _facts(asked: Asked, now: float) -> dict[str, object]:
 @option("--keep", "Keep the leases; this is final for this request.")
 @option(
     "-n, --names A,B",
-    "Answer for these names. Default: all without an answer that aren't in use.",
+    "Answer for these names. Default: all that are asked for, not in use, and not answered yet.",
     type=options.name_list,
     completed_from="held_names",
 )
@@ -139,10 +144,15 @@ def answer_command(
     if ready == keep:
         raise InvalidRequest("say what to answer: --ready or --keep")
     said: Answered = "ready" if ready else "keep"
-    answered = answer_at(open_service(for_handles=True), handle, said, names)
+    service = open_service(for_handles=True)
+    answered = answer_at(service, handle, said, names)
     if as_json:
         emit_json({"answered": said, "names": answered})
     else:
         emit_lines(answered)
     if not answered:
-        note("no request waits for an answer; see: leasectl marks --handle H")
+        if _asked(service, handle):
+            why = "nothing answered: the names asked for are in use or answered already"
+        else:
+            why = "no request waits for an answer"
+        note(f"{why}; see: leasectl marks --handle H")

@@ -77,14 +77,14 @@ def words_of_command(args: list[str]) -> int | None:
     "--keep D",
     "How long the result is kept for later callers.",
     to="keep_seconds",
-    group="End of the lease",
+    group="Result",
     default="24h",
     show_default=True,
 )
 @option(
     "--verify CMD",
     "A shell command. If it fails, the kept result is forgotten and the work is done again.",
-    group="End of the lease",
+    group="Result",
 )
 @option(
     "--attempts N",
@@ -105,7 +105,7 @@ def words_of_command(args: list[str]) -> int | None:
     "--run-limit D",
     "End CMD after this time; it then counts as failed (124). Default: no limit.",
     to="run_limit_seconds",
-    group="End of the lease",
+    group="Limits",
 )
 @options.wait
 @options.connect_timeout
@@ -114,7 +114,7 @@ def words_of_command(args: list[str]) -> int | None:
     "On etcd and Kubernetes, the time after which the caller that runs CMD counts as dead if "
     "it stopped renewing its lease. Default: the backend's.",
     to="ttl_seconds",
-    group="End of the lease",
+    group="Limits",
 )
 @option(
     "--result-file FILE",
@@ -161,11 +161,12 @@ def command(
     """Run a command once across many jobs and share its output.
 
     The first caller runs CMD. All others wait. Once CMD exits 0, each caller prints CMD's stdout,
-    and so do later callers within --keep. CMD's stderr is passed on; its stdin is empty unless
-    that is a terminal. If CMD fails, the next waiter prints the last lines of its stderr and runs
-    CMD again; the caller whose run failed waits for that result, too. If the caller that runs CMD
-    is killed, CMD is ended, and the next waiter runs it from the beginning. Signals are forwarded
-    to CMD. After TERM, INT, HUP or QUIT its result isn't kept, even if CMD exits with 0.
+    and so do later callers within --keep. CMD's stderr is passed on. CMD's stdin is empty,
+    unless leasectl's own stdin is a terminal, which CMD then gets. If CMD fails, the next waiter
+    prints the last lines that the failed run wrote to stderr, and runs CMD again; the caller whose
+    run failed waits for the new result, too. If the caller that runs CMD is killed, CMD is ended,
+    and the next waiter runs it from the beginning. Signals are forwarded to CMD. After TERM, INT,
+    HUP or QUIT its result isn't kept, even if CMD exits with 0.
 
     CMD may itself call leasectl once for other work. It must not request its own work, either
     directly or through the CMD of other work: it would wait for itself, and is refused (64).

@@ -389,9 +389,9 @@ def set_(
 
     --property describes a resource. acquire and run select by it with --where, run passes it to
     its command, and status shows it. It belongs to the resources that the pool has now, not to
-    those added later. A resource has up to 32 properties, with keys like names and values of one
-    line of up to 1 KiB. They aren't secret: everybody who sees the pool can read them. A held
-    resource stays with its holder whatever its properties become.
+    those added later. A resource has up to 32 properties. A key is written like a resource name; a
+    value is one line of up to 1 KiB. They aren't secret: everybody who sees the pool can read them.
+    A held resource stays with its holder whatever its properties become.
 
     \b
     Examples:
@@ -491,6 +491,6 @@ def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> 
     pool_options.say_done(quiet, f'deleted pool "{pool_type}"')
     if on_their_way:
         note(
-            f'no longer to move to pool "{pool_type}" when they are released: '
-            f"{listed(on_their_way)}"
+            "these resources now stay in their pools when released, instead of moving to "
+            f'"{pool_type}": {listed(on_their_way)}'
         )

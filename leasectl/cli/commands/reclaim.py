@@ -40,8 +40,8 @@ from leasectl.text.wording import counted
 )
 @option(
     "--group-by K",
-    "With --excess, take first from the largest group of unused names with one value of the "
-    "property K, instead of from the handle with most unused names.",
+    "With --excess, group unused leases by their value of property K instead of by handle, and "
+    "take first from the largest group.",
     type=check_name,
     completed_from="property_keys",
     group="Leases to reclaim",
@@ -78,8 +78,9 @@ def command(
 ) -> None:
     """Ask holders to return leases that they don't use.
 
-    A lease is marked once it has been unused for --delay. A use that is recorded on another machine
-    isn't seen, but its holder doesn't give the lease back. A holder answers a mark as --on-reclaim
+    A lease is marked once it has been unused for --delay. A use recorded on another machine isn't
+    seen here, so that lease may be marked, too; its holder doesn't give it back while it is in use.
+    A holder answers a mark as --on-reclaim
     of acquire and run says, or with leasectl answer. A lease that the holder gives back is ready:
     it can no longer be used, it is freed, and its resource's name is printed. A lease in use
     (leasectl use) can't become ready. Without an answer the lease stays with its holder.
@@ -90,8 +91,9 @@ def command(
     no unused lease is left; limit it with --until-free or --leave-unused.
 
     When you restart this command, all delays begin again, except for leases that are marked
-    already: their delay counts from the time in the mark, and answers are kept. At its end this
-    command removes its marks. If it is killed, each mark expires after --delay plus -w.
+    already: their delay goes on from the time when they were marked, and their answers are kept. At
+    its end this command removes its marks. If it is killed, each mark expires after --delay plus
+    -w.
 
     \b
     Examples:

@@ -130,10 +130,10 @@ def command(
     waits for its lease, it stops waiting. A handle counts as permission: with it you can release
     the lease of another job in the same state directory.
 
-    A release with --delay applies to the lease that the handle holds now. If the handle is
-    reacquired meanwhile, the new lease isn't released by it; after --detach, the delay counts anew
-    from the new grant. To change the time, release again with --delay and --detach. A delay doesn't
-    change a ttl; to make that longer: leasectl renew H --ttl D
+    If the handle is reacquired while a release with --delay waits: without --detach, the new lease
+    isn't released; with --detach, the new lease is released the whole delay after its grant.
+    To change the time, release again with --delay and --detach. A delay doesn't change a ttl; to
+    make that longer: leasectl renew H --ttl D
 
     With --names you can release what your own job and build hold. With --force you can release any
     lease: the holder's leasectl run stops its command (exit code 79), and the resource is free once
@@ -204,9 +204,9 @@ def command(
         targets, others = targets_of_everything(service)
         if others:
             note(
-                f"left {counted(len(others), 'handle')} of another job, leasectl once or leasectl "
-                "serve, which this job may not release; to release all: leasectl release --all "
-                "--force"
+                f"left {counted(len(others), 'handle')} that this job may not release: of another "
+                "job, of leasectl once, or of leasectl serve; to release all: leasectl release "
+                "--all --force"
             )
     delay = 0.0 if delay_range is None else draw_between(*delay_range)
     between = drawn_between(delay_range)

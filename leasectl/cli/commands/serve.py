@@ -50,9 +50,10 @@ background, like ssh-agent: it prints the variables to export and logs errors to
 state directory.
 
 Scripts made for ci-operator's lease proxy run unchanged; with --print-env, scripts that call curl
-need --no-token. A client that disconnects while it waits leaves the queue. A lease lasts until it
-is released or, with --guard-pid, until that process ends. Leases outlive the server: the next
-server on the same state directory continues with them. A reclaim can't take them.
+need --no-token. For clients of the lease proxy's protocol: a client that disconnects while it waits
+leaves the queue. A lease lasts until it is released, until --lease-limit, or until the process of
+--guard-pid ends. Leases outlive the server: the next server on the same state directory continues
+with them. A reclaim can't take them.
 
 Open the URL in a browser to see pools, holders, queue and recent history; with --token-file the
 page asks for the token. GET /healthz reports health, /metrics is for Prometheus, and leasectl

@@ -67,7 +67,7 @@ from leasectl.text.wording import printable
     "One or more of these, with commas between them: none; pace=20s, burst=2, aging=30m, as "
     "in leasectl pool set; jitter=15m and start-jitter=5m, as in acquire; release-after=18m-22m, "
     "which replaces the hold time. Repeat the option to compare policies. Default: the pool's own "
-    "policy; without a pool, none and the advised pace, hold / capacity / 1.2.",
+    "policy; without a pool, two policies: none, and a pace of hold / capacity / 1.2.",
     to="policies",
     group="Policies",
     multiple=True,
@@ -171,10 +171,10 @@ def _say_found(sought: Sought, limits: Limits, found: Tried, *, as_json: bool) -
     value = duration_text(found.value) if sought == "pace" else str(int(found.value))
     under = f" under the policy {printable(found.policy.text)}" if sought == "capacity" else ""
     if not found.does_it:
-        nearest = f"no {sought} keeps these limits{under}; {value} comes nearest, as shown"
+        nearest = f"no {sought} meets these limits{under}; {value} comes nearest, as shown"
         raise LeaseError(nearest + _hint_of_pace(sought, limits, found))
     if not as_json:
-        show(f"the smallest {sought} that keeps the limits{under}: {value}\n")
+        show(f"the smallest {sought} that meets the limits{under}: {value}\n")
 
 
 def _hint_of_pace(sought: Sought, limits: Limits, found: Tried) -> str:
@@ -182,7 +182,7 @@ def _hint_of_pace(sought: Sought, limits: Limits, found: Tried) -> str:
         return ""
     assert limits.peak_starts is not None
     pace = paced_for_peak(found.policy, limits.peak_starts)
-    return f"; a pace keeps the peak: try --policy {printable(pace.text)}"
+    return f"; a pace can meet --peak: try --policy {printable(pace.text)}"
 
 
 def _check_search(sought: Sought | None, limits: Limits) -> None:

@@ -66,9 +66,9 @@ def command(
     TAKEN BACK    leases whose holders had died
     WAIT          median, 95th percentile and maximum, of granted requests
     HOLD          the same, of leases that have ended
-    ADVISED PACE  median hold / capacity / 1.2, of 20 leases or more; it spreads
-                  starts and hardly lengthens waits; set it with: leasectl pool
-                  set POOL --pace D
+    ADVISED PACE  median hold / capacity / 1.2, shown once 20 leases have ended;
+                  it spreads starts and hardly lengthens waits; set it with:
+                  leasectl pool set POOL --pace D
 
     The chart shows, in columns of equal time, the average number of held resources and of waiting
     requests, and the peak of starts within a minute. The --plot of one pool also shows who held

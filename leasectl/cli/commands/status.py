@@ -52,13 +52,13 @@ def command(
     ENDS      time of release or expiry; renewed: the holder renews the lease, so
               it doesn't expire; ttl 1m: it expires 1m after its last renewal
     GUARD     process whose end releases the lease; unguarded: none; elsewhere:
-              acquired with another state directory, maybe on the machine in
-              the column HOST; unconfirmed: granted by serve, and not yet
+              the guard, if any, is known only where the lease was acquired
+              (see HOST); unconfirmed: granted by serve, and not yet
               acknowledged by the client
     ASKS FOR  number of resources that a waiter wants, or the name of one; WHERE
-              shows the properties that they must have; suspended: the waiter
-              is stopped, no resource matches, or --each waits for another
-              pool first; later requests go first
+              shows the properties that they must have; suspended: later
+              requests go ahead of it, because its process is stopped, no
+              resource matches, or its --each waits for another of its pools
     UNAVAILABLE
               resources without a holder that aren't granted: cordoned, or new
               in the default pool (pool set --default)

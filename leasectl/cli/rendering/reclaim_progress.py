@@ -168,7 +168,7 @@ class ReclaimProgress:
     def _said_of(self, progress: Progress) -> str:
         missing = f"{counted(progress.missing, 'lease')} still to come back"
         if not progress.missing:
-            return "nothing is to come back now"
+            return "no lease to ask for at the moment"
         if progress.asked:
             return f"{missing}, {progress.asked} asked for; waiting for answers"
         if progress.look_in_seconds is None:

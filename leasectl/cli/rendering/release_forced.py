@@ -85,8 +85,8 @@ def leaves_later(forced: Forced, pool_type: str) -> str:
     """What ``pool remove --force`` says of a name that stays until its lease has ended."""
     holder = as_given(forced.holder_identity)
     return (
-        f'{forced.name} of {holder} leaves pool "{pool_type}" when it is '
-        f"released; {_when_free(forced)}"
+        f'took {forced.name} from {holder}; it leaves pool "{pool_type}" once it is free; '
+        f"{_when_free(forced)}"
     )
 
 

@@ -281,4 +281,6 @@ def _granted_in_one(run: Run, recorded: Run) -> str:
     """How many got something in the one and nothing in the other, which is no matter of time."""
     pairs = zip(run.grants, recorded.grants)
     apart = sum((here is None) != (there is None) for here, there in pairs)
-    return f"; {counted(apart, 'job')} got a grant in only one of them" if apart else ""
+    if not apart:
+        return ""
+    return f"; {counted(apart, 'job')} got a grant only in the simulation, or only in the record"

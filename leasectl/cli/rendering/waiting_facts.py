@@ -29,7 +29,6 @@ Opened = Callable[[], "Service | None"]
 # Of a holder where room is short: a build's number has 19 digits; a user at some host may be long.
 _HOLDER_CELLS = 20
 _LOOK_FOR_CIRCLE_SECONDS = 5.0
-_WHERE_CELLS = 40
 
 
 class WaitingFacts:
@@ -102,7 +101,7 @@ class WaitingFacts:
                 self._circle = self._holder_in_circle()
         if self._circle is None:
             return []
-        return [Said(f"circular wait, unless {self._circle} releases its lease")]
+        return [Said(f"circular wait: ends only if {self._circle} releases a lease or gives up")]
 
     def _holder_in_circle(self) -> str | None:
         service = self._service()
@@ -185,14 +184,6 @@ def _longest(progress: Progress, identity: str) -> Said:
 
 def _held_back_by(request: Request, progress: Progress) -> str | None:
     """Which rule keeps a request from what is free."""
-    if progress.position != 1:
-        return "first come, first served"
-    if request.name is not None:
-        return f"only {request.name} will do"
-    if request.where:
-        from leasectl.text.properties import written
+    from leasectl.backends.pool.closed import needs_of
 
-        return f"only {shorten(' '.join(written(request.where)), _WHERE_CELLS)} will do"
-    if request.count > 1:
-        return f"needs {request.count} at once"
-    return None
+    return "a request ahead goes first" if progress.position != 1 else needs_of(request) or None

@@ -93,7 +93,7 @@ def read_user(path: str) -> User:
     except UnicodeDecodeError:
         name = password = ""
     if not name or not password or not (name + password).isprintable():
-        raise file.refused("doesn't hold user:password, on one line")
+        raise file.refused("doesn't hold user:password as its only line")
     return User(name, password)
 
 
@@ -495,13 +495,11 @@ class Gateway:
         try:
             return parse_answer(endpoint + path, answer)
         except PermissionDenied as refusal:
-            whose = "the user in LEASECTL_USER_FILE needs"
-            if self._user_file is None:
-                whose = f"{_NAME_USER}, of a user with"
+            name_it = f"{_NAME_USER}; " if self._user_file is None else ""
             raise NotAllowed(
-                f"{endpoint}: {refusal}; {whose} a role that may read and write all keys below "
-                f"{self.keys.prefix} (a role for jobs can't change pools, use once, or take a "
-                "lease by force)"
+                f"{endpoint}: {refusal}; {name_it}the user needs a role that may read and write "
+                f"all keys below {self.keys.prefix}; with a role that is only for jobs, pool "
+                "changes, once and release --force are refused"
             ) from refusal
         except CommonNameRefused as refusal:
             raise NotAllowed(

@@ -111,7 +111,7 @@ class Unmet(NamedTuple):
             why = why_closed(self.named)
             return f'resource "{self.named.name}" in {in_pool} is unavailable: {why}'
         if not self.want.where:
-            few = f"{counted(self.usable, 'resource')} that can be leased now"
+            few = f"{counted(self.usable, 'resource')} (not counting cordoned or leaving ones)"
             return f"{in_pool} has {few}, so a request for {self.count} can't be met"
         wanted = " ".join(f"--where {printable(each)}" for each in written(self.want.where))
         there_is = listed(self.there_is)

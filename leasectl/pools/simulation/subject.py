@@ -190,7 +190,7 @@ def _differences(found: Recorded, names: Sequence[str]) -> Iterator[str]:
     if elsewhere:
         yield (
             f"{counted(elsewhere, 'job')} waited in several pools and got a lease of another one; "
-            "in the simulation they give up when they left this queue"
+            "the simulation has them give up at the time when they left this queue"
         )
     if unnamed:
         yield (

@@ -65,7 +65,7 @@ class TestAddresses:
             ("boskos+http://h?expire=1s", "less than 3s"),
             ("boskos+http://h?expire=", "bad expire"),
             ("boskos+http://h?state=a b", "state"),
-            ("boskos+http://h?leased=free", "has a state for leased= that"),
+            ("boskos+http://h?leased=free", "has leased=free, which is also"),
             ("boskos+http://h?free", "after the"),
         ],
     )

@@ -177,7 +177,7 @@ class TestAnOutage:
             wanted = look(steps, line, START + number)
             assert wanted.until == START + number + 1
         assert line.warnings == [
-            "still waiting; the queue position should be kept: etcd doesn't answer"
+            "still waiting, most likely at the same queue position: etcd doesn't answer"
         ]
         line.engine.error = None
         assert look(steps, line, START + 4).until is None

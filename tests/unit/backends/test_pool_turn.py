@@ -189,7 +189,7 @@ class TestAReportThatCanNotBeMade:
             wanted = look(steps, line, START + 10.0)
         assert wanted.until == START + 11.0
         assert line.warnings == [
-            "still waiting; the queue position should be kept: etcd doesn't answer"
+            "still waiting, most likely at the same queue position: etcd doesn't answer"
         ]
         assert look(steps, line, START + 11.0).until == START + 20.0
         look(steps, line, START + 20.0)

@@ -282,9 +282,9 @@ class TestWhatItTellsOfPools:
         ("status", "text", "error", "said"),
         [
             (404, '{"error": "no pool \\u001b"}', NotFound, r"no pool \\x1b"),
-            (404, "not found", NotSupported, "manages the pools"),
-            (404, '{"error": 1}', NotSupported, "manages the pools"),
-            (405, '{"error": "no"}', NotSupported, "manages the pools"),
+            (404, "not found", NotSupported, "manages its pools"),
+            (404, '{"error": 1}', NotSupported, "manages its pools"),
+            (405, '{"error": "no"}', NotSupported, "manages its pools"),
             (500, "down", Refused, "500: down"),
             (200, "[", Refused, "(no pools)"),
         ],

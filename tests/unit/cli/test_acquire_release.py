@@ -442,6 +442,14 @@ class TestWaiting:
         line = rf"1/2 held, waited 0s, {rule}, (likely [^,]+ more, )?oldest lease "
         assert re.search(line, waiter.finish().err)
 
+    def test_an_error_says_which_rule_holds_it_back(self, cli: Cli) -> None:
+        cli.ok("acquire", "T")
+        for args, rule in (
+            (("-c", "2"), "needs 2 at once"),
+            (("--name", "T--00"), "only T--00 will do"),
+        ):
+            assert f"1 of 2 held, {rule}, nobody" in cli("acquire", "T", *args, "-w", "0").err
+
     def test_the_end_of_its_guard_ends_the_wait(self, cli: Cli) -> None:
         cli.ok("acquire", "-t", "T", "-c", "2")
         guard = cli.spawn(["sleep", "1000"])

@@ -54,10 +54,11 @@ def test_status_and_doctor_show_a_circle(cli: Cli, circle: tuple[Started, Starte
     told = cli.ok("status").splitlines()
     who = r"\S+/[AB]-\w{6}"
     for pool in ("A", "B"):
-        pattern = rf"circular wait: {who} waits for {pool}, held by {who}"
+        pattern = rf"circular wait: request {who} waits for {pool}, held by {who}; its .* as {who}"
         assert sum(bool(re.fullmatch(pattern, line)) for line in told) == 1, told
     found = json.loads(cli.ok("status", "--json"))["circular_waits"]
-    assert [each["pool"] for each in found] == ["A", "B"]
+    assert [(each["pool"], each["holds"]) for each in found] == [("A", ["B--00"]), ("B", ["A--00"])]
+    assert [each["holds_as"] for each in found] == [each["holders"] for each in reversed(found)]
     checks = {each["name"]: each for each in json.loads(cli("doctor", "--json").out)["checks"]}
     assert checks["circular waits"]["status"] == "warn"
 
@@ -88,7 +89,7 @@ def test_waiting_line_names_the_holder_that_waits_in_turn(cli: Cli) -> None:
     other = cli.start("acquire", "A", JOB_NAME="other", BUILD_ID="1")
     env = {**cli.env, "JOB_NAME": "own", "BUILD_ID": "2"}
     with terminal(cli.command("acquire", "B"), env, cli.cwd) as there:
-        there.until("circular wait, unless other/1/[^,]* releases its lease")
+        there.until("circular wait: ends only if other/1/[^,]* releases a lease")
         there.type(CTRL_C)
         there.ending()
     other.signal(signal.SIGTERM)

@@ -32,7 +32,10 @@ def test_who_deletes_a_pool_hears_what_does_not_move_there_any_more(pools: Cli) 
     handle = pools.ok("acquire", "-q", "-t", "A", "--name", "a-1").strip()
     pools.ok("pool", "move", "--names", "a-1", "--to", "B", "--when-free")
     deleted = pools("pool", "delete", "B", "-q")
-    said = 'leasectl: no longer to move to pool "B" when they are released: a-1\n'
+    said = (
+        "leasectl: these resources now stay in their pools when released, instead of moving to "
+        '"B": a-1\n'
+    )
     assert (deleted.code, deleted.err) == (0, said)
     pools.ok("release", "--handle", handle)
     assert names(pools, "A") == ["a-1", "a-2"]

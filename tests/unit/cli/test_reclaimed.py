@@ -78,10 +78,7 @@ class TestAHandle:
     def test_of_a_backend_that_nobody_can_ask_is_refused(self, cli: Cli) -> None:
         finished = cli("acquire", "T", "--on-reclaim", "release", "--backend", "http://127.0.0.1:1")
         assert finished.code == USAGE
-        assert (
-            "choose local:, etcd://HOST:PORT, kubernetes://NAMESPACE or leasectl+http"
-            in finished.err
-        )
+        assert "--on-reclaim release is not supported by http://127.0.0.1:1; local:" in finished.err
 
 
 class TestARun:

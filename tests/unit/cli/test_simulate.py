@@ -116,12 +116,12 @@ def test_a_search_for_a_capacity_says_under_which_policy_and_which_pace_keeps_th
     finished = cli("simulate", *args, "--peak", "7")
     assert finished.code == 1
     assert finished.err == (
-        "leasectl: no capacity keeps these limits under the policy none; 15 comes nearest, as "
-        "shown; a pace keeps the peak: try --policy pace=8.6s\n"
+        "leasectl: no capacity meets these limits under the policy none; 15 comes nearest, as "
+        "shown; a pace can meet --peak: try --policy pace=8.6s\n"
     )
     paced = cli("simulate", *args, "--peak", "7", "--policy", "pace=8.6s")
     assert paced.code == 0
-    assert "that keeps the limits under the policy pace=8.6s: " in paced.out
+    assert "that meets the limits under the policy pace=8.6s: " in paced.out
     jittered = cli("simulate", *args, "--peak", "7", "--policy", "start-jitter=1m")
     assert jittered.err.endswith("comes nearest, as shown\n")
 
@@ -155,7 +155,7 @@ def test_arrivals_and_holds_come_from_files(cli: Cli, tmp_path: Path) -> None:
             (*SIX, "--find", "capacity", "--wait-max", "1h"),
             "either --capacity or --find capacity",
         ),
-        (("--replay", "events", "--count", "5"), "--count and --replay"),
+        (("--replay", "events", "--count", "5"), "--count can't be combined with --replay"),
         (("--replay",), "POOL"),
     ],
 )

@@ -101,7 +101,8 @@ def test_copies_that_are_not_as_their_objects_are_put_right_with_fix(
     copies = findings(cli)["etcd copies"]
     assert (copies["status"], copies["what"]) == (
         "warn",
-        f"2 keys with a copy that differs from its object: {gone}, {extra}",
+        "2 keys with a copy of another record that differs from it (edited by hand?): "
+        f"{gone}, {extra}",
     )
     assert findings(cli, "--fix")["etcd copies"]["fixed"] == f"repaired: {gone}, {extra}"
     assert findings(cli)["etcd copies"]["status"] == "ok"

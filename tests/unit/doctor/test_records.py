@@ -59,7 +59,7 @@ class TestRecords:
         self.held(cli)
         with database(cli) as db:
             db.execute("DELETE FROM handle")
-        self.check(cli, "but is not a held handle")
+        self.check(cli, "but that handle holds nothing")
         assert cli.held() == {}
         assert cli.query("SELECT * FROM lease") == []
 
@@ -68,7 +68,7 @@ class TestRecords:
         with database(cli) as db:
             db.execute("DELETE FROM lease")
             db.execute("UPDATE resource SET owner = NULL")
-        self.check(cli, f"{handle} is held but holds nothing")
+        self.check(cli, f"{handle} is recorded as holding leases, but has none")
 
     def test_a_fence_is_that_of_the_resource(self, cli: Cli) -> None:
         handle = self.held(cli)

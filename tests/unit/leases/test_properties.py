@@ -51,7 +51,9 @@ def test_keys_that_would_be_the_same_variable_are_none() -> None:
     found = as_variables({"T": (("a-b", "1"), ("a.b", "1"), ("A_B", "3"), ("c", "4"))})
     assert set(found.values) == {"LEASECTL_PROPERTIES", "LEASECTL_PROPERTY_C"}
     (warning,) = found.warnings
-    assert warning.startswith('LEASECTL_PROPERTY_A_B isn\'t set: it could be "a-b" and "a.b"')
+    assert warning.startswith(
+        'LEASECTL_PROPERTY_A_B isn\'t set, because several keys would set it: "a-b" and "a.b"'
+    )
 
 
 def test_what_is_too_long_for_an_environment_is_left_out() -> None:

@@ -38,7 +38,7 @@ _NOT_SUPPORTED = {
     "username": "current API servers accept no user name with a password",
     "password": "current API servers accept no password",
 }
-_OF_HEADERS = "it has control characters, or others than ASCII, or spaces at its ends"
+_OF_HEADERS = "it contains control or non-ASCII characters, or begins or ends with a space"
 _LONGEST_BYTES = 4 << 20
 # By path: how a file looked before it was read, and what it said; for whoever reads it next.
 _known: dict[str, tuple[tuple[int, ...], dict[str, Part]]] = {}

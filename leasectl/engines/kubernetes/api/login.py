@@ -275,8 +275,8 @@ class FileLogin:
         server = found.access.server
         if server != self._choice.server:
             raise NotAllowed(
-                f"{found.access.found} now means {server} instead of {self._choice.server}; "
-                "restore the kubeconfig that named the latter"
+                f"this lease is in the cluster {self._choice.server}, but {found.access.found} now "
+                f"names {server}; restore the entry for {self._choice.server}"
             )
         if found.pems is not None and found.plugin is None:
             self._trust(found.pems)

@@ -36,9 +36,9 @@ def test_who_queues_again_is_not_refused_but_waits(desk: Desk, line: Line, held:
     with line.engine.atomic():
         waiter.enqueue(again=True)
     outlook = line.look("h")
-    assert (
-        outlook.impossible
-        == 'pool "T" has 3 resources that can be leased now, so a request for 4 can\'t be met'
+    assert outlook.impossible == (
+        'pool "T" has 3 resources (not counting cordoned or leaving ones), '
+        "so a request for 4 can't be met"
     )
     assert (outlook.leases, outlook.is_head, outlook.is_behind) == (None, False, False)
     assert line.passed() == ["h"]

@@ -198,7 +198,9 @@ class TestCertificates:
         let_in: LetIn,
     ) -> None:
         plain, tls = (f"//{each.endpoints[0].partition('://')[2]}" for each in (etcd, secure))
-        with pytest.raises(BackendUnreachable, match="; with TLS its address is etcds://") as said:
+        with pytest.raises(
+            BackendUnreachable, match="; if this etcd uses TLS, write etcds:"
+        ) as said:
             write_something(let_in(f"etcd:{tls}", 0.5))
         assert str(said.value).count(tls) == 1
         # With a hint at "etcd://", unless Python can't tell that from a connection that was lost.

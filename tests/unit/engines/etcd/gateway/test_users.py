@@ -102,7 +102,7 @@ class TestUsers:
         file = tmp_path / "user"
         file.write_text(content)
         text = refusal(let_in(guarded, user_file=str(file)), CorruptState)
-        assert f"{file} doesn't hold user:password, on one line; LEASECTL_USER_FILE" in text
+        assert f"{file} doesn't hold user:password as its only line; LEASECTL_USER_FILE" in text
         assert "s3cret" not in text
 
     def test_a_file_that_is_no_text_or_not_there_is_refused(

@@ -153,7 +153,7 @@ class TestOtherClusters:
         with pytest.raises(AccessRefused) as raised:
             api.list(HERE)
         assert raised.value.exit_code == 77
-        assert f"now means {other.url} instead of {ours.url}" in str(raised.value)
+        assert f"now names {other.url}; restore the entry for {ours.url}" in str(raised.value)
         assert other.asked == []
 
     def test_a_kubeconfig_that_is_gone_is_to_be_put_back(

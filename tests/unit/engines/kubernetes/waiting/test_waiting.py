@@ -129,7 +129,7 @@ def test_who_may_not_renew_any_more_is_told_and_gives_up_with_its_place(
     assert ends[0].exit_code == 77, ends
     assert "is not allowed to update leases" in str(ends[0])
     (warning,) = processes.warnings
-    assert warning.startswith("still waiting; the queue position should be kept: ")
+    assert warning.startswith("still waiting, most likely at the same queue position: ")
 
 
 def test_who_may_not_watch_is_told_at_once_what_is_missing(
