@@ -543,7 +543,7 @@ def no_pools(url: str) -> NotSupported:
     """The error for a backend without pools of its own."""
     theirs = _find(url)
     why = theirs.pools_are if theirs is not None and theirs.pools_are else "has no pools"
-    return choosing(f"this command is not supported by {url}, which {why}; to use other pools")
+    return choosing(f"this command is not supported by {url}, which {why}")
 
 
 def not_served(url: str) -> NotSupported:

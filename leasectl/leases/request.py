@@ -185,6 +185,8 @@ def count_whole_pool(service: Service, request: Request) -> Request:
     """
     if not wants_whole_pool(request.labels) or service.kind.grants_nothing:
         return request
+    if not service.kind.has_pools:
+        raise lacking(f"--count all is not supported by {service.backend_url}")
     from leasectl.engines.rules.possible import usable_in
 
     (pool,) = service.pools.pools(request.type)

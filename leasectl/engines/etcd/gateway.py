@@ -498,8 +498,8 @@ class Gateway:
             name_it = f"{_NAME_USER}; " if self._user_file is None else ""
             raise NotAllowed(
                 f"{endpoint}: {refusal}; {name_it}the user needs a role that may read and write "
-                f"all keys below {self.keys.prefix}; with a role that is only for jobs, pool "
-                "changes, once and release --force are refused"
+                f"all keys below {self.keys.prefix} (with a role that is only for jobs, pool "
+                "changes, once and release --force are refused)"
             ) from refusal
         except CommonNameRefused as refusal:
             raise NotAllowed(
