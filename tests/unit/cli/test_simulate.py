@@ -254,10 +254,9 @@ class TestOfAPool:
         events.write_text("".join(lines))
         finished = cli("simulate", "--replay", str(events), "--policy", "none", "--json")
         assert finished.code == 0
-        assert finished.err.splitlines() == [
-            "leasectl: capacity 2 is taken from the events; change it with --capacity",
-            "leasectl: left out 1 job that asked for more than the capacity of 2 and got nothing",
-        ]
+        capacity, left_out = finished.err.splitlines()
+        assert "capacity 2 is taken from the events; change it with --capacity" in capacity
+        assert "left out 1 job that asked for more than the capacity of 2" in left_out
         found = json.loads(finished.out)
         assert (found["jobs"], found["capacity"]) == (1, 2)
         assert [each["gave_up"] for each in found["policies"]] == [0, 0]
