@@ -53,8 +53,8 @@ def test_of_one_that_is_put_is_told_who_asks() -> None:
 def test_of_one_that_is_taken_off_is_told_why_and_what_was_answered_last() -> None:
     told = [taken_off_in_words(MARK), taken_off_in_words(MARK.answered("keep"), has_ended=True)]
     assert told == [
-        "asked for no more (no answer)",
-        "its mark has ended (the last answer was keep)",
+        "the reclaim request was withdrawn (no answer)",
+        "the mark has expired (the last answer was keep)",
     ]
     assert taken_off_in_words(None) == ""
 

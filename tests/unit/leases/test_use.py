@@ -264,7 +264,7 @@ class TestAnAnswerForTheHolder:
         desk.time.advance(100)
         answer_for_holder(desk.service, whole(handle))
         told = [each.reason for each in desk.service.events.read() if each.handle == handle.id]
-        assert told[-2:] == ["answered ready", "its mark has ended (the last answer was ready)"]
+        assert told[-2:] == ["answered ready", "the mark has expired (the last answer was ready)"]
 
     def test_is_left_to_its_script(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO._replace(on_reclaim="answer"))
