@@ -69,12 +69,13 @@ class TestReclaim:
         said = {name: [e["reason"] for e in noted if e["names"] == [name]] for name in "abc"}
         said["b"] = said["b"][:3]  # it may have been asked for again, after a pause
         asked = f"asked by {holder.rpartition('/')[0]} to give it back"
+        withdrawn = "the reclaim request was withdrawn"
         assert said == {
             "a": [asked, "answered ready"],
-            "b": [asked, "answered keep", "asked for no more (the last answer was keep)"],
-            "c": [asked, "asked for no more (no answer)"],
+            "b": [asked, "answered keep", f"{withdrawn} (the last answer was keep)"],
+            "c": [asked, f"{withdrawn} (no answer)"],
         }
-        assert last.endswith(f"noted           T  c of {holder}: asked for no more (no answer)")
+        assert last.endswith(f"noted           T  c of {holder}: {withdrawn} (no answer)")
 
     def test_ends_with_75_where_holders_keep_what_they_have(self, cli: Cli) -> None:
         handle = hold(cli)
@@ -112,7 +113,7 @@ class TestReclaim:
             progress.note(Progress(2, 2, None))
         assert capsys.readouterr().err.count("\n") == 2
         progress.note(Progress(1, 0, 5.0))
-        assert "1 lease to come back" in capsys.readouterr().err
+        assert "1 lease still to come back" in capsys.readouterr().err
 
     def test_takes_its_marks_off_when_it_is_interrupted(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "answer")

@@ -189,7 +189,7 @@ def test_it_tells_of_what_was_answered_and_of_nothing_else(
     assert not log.exists()
     desk.time.advance(GOOD_FOR)
     go(desk, answers)
-    assert log.read_text().endswith(f"answered for {handle.id}: T--00 is asked for no more\n")
+    assert log.read_text().endswith(f"{handle.id}: T--00 no longer has a reclaim request\n")
 
 
 class TestOnAServer:
