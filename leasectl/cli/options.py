@@ -106,8 +106,8 @@ def _ttl_help() -> str:
     ]
     return (
         "Let the lease expire this long after its last renewal. leasectl run renews its lease. "
-        "The keeper, leasectl's background process, renews a lease that has a guard or the default "
-        "ttl. Any other needs leasectl renew. Default: no expiry, except "
+        "The keeper, leasectl's background process, renews a lease that has a guard, or was "
+        "acquired without --ttl. Any other needs leasectl renew. Default: no expiry, except "
         f"{'; '.join(ttls)}."
     )
 
@@ -151,8 +151,8 @@ _request_options = (
     option("--name NAME", "Lease this resource and no other.", group="Lease"),
     option(
         "--where K=V",
-        "K=V: only resources with this property; K!=V: only those without it, also those without "
-        "the key K. May be repeated; then all must match. See: leasectl pool set --help",
+        "K=V: only resources with this property; K!=V: all others, also those that have no K. "
+        "May be repeated; then all must match. See: leasectl pool set --help",
         completed_from="properties",
         group="Lease",
         multiple=True,

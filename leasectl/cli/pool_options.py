@@ -133,8 +133,8 @@ def say_done(quiet: bool, text: str) -> None:
 
 delay = option(
     "--delay D",
-    "Ask only once the lease has been unused for this long. A use that this machine can "
-    'see, or the answer "keep", restarts the time.',
+    "Ask only once the lease has been unused for this long. The time starts again after a use "
+    'that was recorded on this machine (leasectl use), and after the answer "keep".',
     to="delay_seconds",
     group="Waiting",
     default="180s",

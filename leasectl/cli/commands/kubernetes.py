@@ -23,8 +23,8 @@ _DEFAULT_NAMESPACE = "default"
 @new_command()
 @option(
     "--namespace N",
-    "Where the pools are. Default: what LEASECTL_BACKEND names, if that is kubernetes://N; "
-    "leasectl-maintenance with --maintenance; else default.",
+    "Where the pools are. Default: N if LEASECTL_BACKEND is kubernetes://N; else, with "
+    '--maintenance, "leasectl-maintenance"; else "default".',
     type=str,
 )
 @option(

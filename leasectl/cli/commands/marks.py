@@ -25,12 +25,12 @@ held_name = option(
 @options.handle
 @held_name
 def use_command(*, handle: str, name: str) -> None:
-    """Mark a held resource as in use.
+    """Record that a held resource is in use.
 
-    A reclaim doesn't take a resource in use. A resource that was answered ready can't be used (77)
-    until its mark has gone. The use is recorded on this machine only, so this works while a server
-    is away. However often a resource was marked as in use, one unuse ends that. So does a release,
-    also by a timer, a guard or --force.
+    A reclaim doesn't take a resource in use. A resource for which a reclaim was answered "ready"
+    can't be used (77) until that request has expired. The use is recorded on this machine only, so
+    this works while a server is away. However often a use was recorded, one unuse ends it. So does
+    a release, also by a timer, a guard or --force.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def use_command(*, handle: str, name: str) -> None:
 @options.handle
 @held_name
 def unuse_command(*, handle: str, name: str) -> None:
-    """Mark a held resource as no longer in use.
+    """Record that a held resource is no longer in use.
 
     \b
     Example:
@@ -69,8 +69,8 @@ _COLUMNS = (
 def marks_command(*, handle: str, as_json: bool) -> None:
     """Show the pending reclaim requests for a handle.
 
-    marked: waits for an answer; ready: can be taken, and can't be used; keep: isn't taken. A mark
-    expires; a ready resource can be used again then.
+    marked: the reclaim waits for your answer; ready: the reclaim may take the lease, which can't be
+    used; keep: you keep it. When a mark expires, a ready resource can be used again.
 
     \b
     Example:
@@ -121,7 +121,9 @@ def _facts(asked: Asked, now: float) -> dict[str, object]:
 @new_command(options_metavar="H (--ready | --keep) [OPTIONS]")
 @options.handle
 @option("--ready", "Give the leases back; from now on they can't be used.")
-@option("--keep", "Keep the leases; this is final for this request.")
+@option(
+    "--keep", "Keep the leases. This can't be changed to --ready, unless the reclaim asks again."
+)
 @option(
     "-n, --names A,B",
     "Answer for these names. Default: all that are asked for, not in use, and not answered yet.",

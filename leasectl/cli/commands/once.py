@@ -175,7 +175,8 @@ def command(
     of up to 200 characters. A result has at most 1 MiB, 180 KiB on kubernetes://. While the work
     runs, --keep, --attempts, --on-failure and --run-limit of the caller that began it apply to all.
 
-    If CMD fails, the exit code is that of this caller's own run; without one, that of the last run.
+    If no run of CMD succeeds, a caller that ran CMD exits with the code of its own run, and any
+    other caller with that of the last run.
     Other exit codes: 75: not done within --wait; 79: the lease was lost, and CMD was ended; 65: the
     result is too large; 73: the result would leave no room on the disk of the state directory.
 

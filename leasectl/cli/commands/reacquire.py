@@ -25,10 +25,10 @@ from leasectl.system.signals import SignalTrap
 def command(*, handle: str, as_json: bool, **given: Any) -> None:
     """Release the lease of a handle and wait for a new one.
 
-    Both happen in one step. The handle stays the same, the new request goes to the end of the
-    queue, and the time of --release-after starts again. Prints the handle's path. If no lease is
-    granted, the handle is left empty and can be reacquired later; with --optional, its path is
-    printed then, too.
+    The lease is released and the new request queued in one step. The handle stays the same, the
+    new request goes to the end of the queue, and the time of --release-after starts again. Prints
+    the handle's path. If no lease is granted, the handle is left empty and can be reacquired later;
+    with --optional, its path is printed then, too.
 
     \b
     Example:

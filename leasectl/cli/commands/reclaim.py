@@ -78,22 +78,21 @@ def command(
 ) -> None:
     """Ask holders to return leases that they don't use.
 
-    A lease is marked once it has been unused for --delay. A use recorded on another machine isn't
-    seen here, so that lease may be marked, too; its holder doesn't give it back while it is in use.
-    A holder answers a mark as --on-reclaim
-    of acquire and run says, or with leasectl answer. A lease that the holder gives back is ready:
-    it can no longer be used, it is freed, and its resource's name is printed. A lease in use
-    (leasectl use) can't become ready. Without an answer the lease stays with its holder.
+    A lease is marked once it has been unused for --delay. Uses that are recorded on another machine
+    aren't seen here. A lease in use there may be marked, too, but its holder keeps it. A holder
+    answers a mark as --on-reclaim of acquire and run says, or with leasectl answer. A lease that
+    the holder gives back is ready: it can no longer be used, it is freed, and its resource's name
+    is printed. A lease in use (leasectl use) can't become ready. Without an answer the lease stays
+    with its holder.
 
     If fewer leases come back than wanted, the exit code is 75, and stderr gives the reason for each
     resource that wasn't freed. --excess N takes back N leases each time this command is started;
-    when you restart it, subtract the leases that it has printed. --excess N --follow repeats until
-    no unused lease is left; limit it with --until-free or --leave-unused.
+    when you restart it, subtract the leases that it has printed. --excess N --follow goes
+    on until it is interrupted, N leases at a time; limit it with --until-free or --leave-unused.
 
-    When you restart this command, all delays begin again, except for leases that are marked
-    already: their delay goes on from the time when they were marked, and their answers are kept. At
-    its end this command removes its marks. If it is killed, each mark expires after --delay plus
-    -w.
+    When you restart this command, all delays begin again. A lease that is marked already isn't
+    asked again: if the answer is ready, it is freed --delay after it was marked. At its end this
+    command removes its marks. If it is killed, each mark expires after --delay plus -w.
 
     \b
     Examples:

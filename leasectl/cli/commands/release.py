@@ -130,10 +130,10 @@ def command(
     waits for its lease, it stops waiting. A handle counts as permission: with it you can release
     the lease of another job in the same state directory.
 
-    If the handle is reacquired while a release with --delay waits: without --detach, the new lease
-    isn't released; with --detach, the new lease is released the whole delay after its grant.
-    To change the time, release again with --delay and --detach. A delay doesn't change a ttl; to
-    make that longer: leasectl renew H --ttl D
+    If the handle is reacquired during the delay, a release without --detach leaves the new lease
+    alone. With --detach, the delay starts again at the grant of the new lease. To change the time,
+    release again with --delay and --detach. A delay doesn't change a ttl; to make that longer:
+    leasectl renew H --ttl D
 
     With --names you can release what your own job and build hold. With --force you can release any
     lease: the holder's leasectl run stops its command (exit code 79), and the resource is free once

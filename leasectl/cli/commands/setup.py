@@ -27,8 +27,8 @@ def init_command(*, shell: str) -> None:
 
     lease__acquire, lease__release, lease__reacquire and lease__cat work like the commands, and use
     the same backend. lease__guard, lease__trap and lease__untrap add cleanup to the traps that a
-    script already has. If no variable names a backend, these functions use the embedded pool. The
-    same functions from $LEASE_PROXY_CLIENT_SH (OpenShift CI) do a dry run then.
+    script already has. If no variable names a backend, these functions use the embedded pool,
+    while those from $LEASE_PROXY_CLIENT_SH (OpenShift CI) do a dry run.
 
     \b
     Example:

@@ -63,7 +63,7 @@ def command(
     UTILISATION   share of the resources' time in which they were held
     GAVE UP       requests that ended without a grant
     LOST          leases that their holders lost
-    TAKEN BACK    leases whose holders had died
+    TAKEN BACK    leases that leasectl freed because their holders had died
     WAIT          median, 95th percentile and maximum, of granted requests
     HOLD          the same, of leases that have ended
     ADVISED PACE  median hold / capacity / 1.2, shown once 20 leases have ended;
