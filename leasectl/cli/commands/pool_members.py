@@ -245,7 +245,7 @@ def expect(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Declare the pool that resources belong to, even before they exist.
+    """Declare the pool of resources, even before they exist.
 
     Adding, moving or joining such a resource to another pool is then refused (exit code 77). A
     name takes precedence over a pattern, and a longer pattern over a shorter one. An expectation
