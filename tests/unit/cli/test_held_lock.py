@@ -103,5 +103,5 @@ def test_run_tells_how_its_command_ended(cli: Cli, handle: Path) -> None:
         (cli.cwd / "go").touch()
         finished = run.finish()
     assert finished.code == 4
-    assert "the keeper goes on trying" in finished.err
+    assert "the keeper keeps trying" in finished.err
     eventually(lambda: len(cli.held()) == 1, what="the keeper gives it back")

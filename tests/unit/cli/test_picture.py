@@ -40,7 +40,7 @@ def rows(*titles: str) -> list[PictureRow]:
 def test_a_picture_shows_how_things_went() -> None:
     shown = picture(rows("T"), width=21, look=PictureLook(ASCII)).splitlines()
     assert shown[:6] == [
-        "     held, of 4, at …",
+        "     held, of 4, pea…",
         "   4|########",
         "    |########",
         "    |########",

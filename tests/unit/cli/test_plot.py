@@ -64,7 +64,7 @@ class TestDrawing:
         )
         plot([row("T")], parse_plot_file(str(path)), title="T", bars=bars)
         said = "".join(ElementTree.parse(path).getroot().itertext())
-        assert all(each in said for each in ("T--0", "T--1", "nightly", "who held what"))
+        assert all(each in said for each in ("T--0", "T--1", "nightly", "who held which"))
         assert b"<script" not in path.read_bytes()
         assert COLOURS["held"] in path.read_text() and COLOURS["waiting"] in path.read_text()
 

@@ -111,7 +111,7 @@ def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
     assert desk.service.pools.pools() == ()
     assert MadePools(desk.state).all() == []
     assert "can't remove pool T: no space left" in log.read_text()
-    assert log.read_text().endswith("pool T is gone, or others use it\n")
+    assert log.read_text().endswith("pool T is gone, or is used again\n")
 
 
 def test_one_that_is_not_there_is_looked_for_once_more_in_six_seconds(
@@ -133,7 +133,7 @@ def test_one_that_is_not_there_is_looked_for_once_more_in_six_seconds(
             desk.time.advance(0.1)
     assert unused.go() == []
     assert unused.processes() == []
-    assert log.read_text().endswith("pool V is gone, or others use it\n")
+    assert log.read_text().endswith("pool V is gone, or is used again\n")
 
 
 def test_one_that_is_there_goes_at_once_with_what_is_known_of_its_round(

@@ -227,7 +227,7 @@ class TestAReleaseThatFailed:
         announce(service, handle)
         error = BackendUnreachable("no answer")
         leave_failed(service, whole(handle), error)
-        assert "the keeper goes on" in str(error)
+        assert "the keeper keeps trying" in str(error)
         assert due(service) == [whole(handle, by="delay")]
         assert service.handles.require(handle.id).request.release_after_seconds is None
 

@@ -33,8 +33,13 @@ def listed(cli: Cli) -> list[str]:
 
 
 def state_of(hosts: Hosts) -> object:
-    """All that is in the cluster of the pools."""
-    return hosts.access.pools.pools()
+    """All that is in the cluster of the pools, but for how much of a ttl is left."""
+    return [
+        pool._replace(
+            resources=tuple(each._replace(expires_in_seconds=None) for each in pool.resources)
+        )
+        for pool in hosts.access.pools.pools()
+    ]
 
 
 ACQUIRE = ("acquire", "-t", "T", "--scope", "test", "--ttl", "1m")
