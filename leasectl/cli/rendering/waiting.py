@@ -144,8 +144,8 @@ class Waiting:
             is_named = True
         after = handle.request.release_after_seconds
         if after is not None and handle.names:
-            end = f"release {when_due(start_delay_seconds + after)} (--release-after)"
-            said.append(end if is_named else f"{_named(handle.names)}: {end}")
+            subject = "to be released" if is_named else f"{_named(handle.names)} will be released"
+            said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
         self.line.clear()
         if said:
             note("; ".join(said))

@@ -224,6 +224,6 @@ class TestJson:
         assert json.loads(cli.ok("renew", unending, "--json"))["expires_at"] is None
 
     def test_another_form_beside_it_is_refused(self, cli: Cli) -> None:
-        assert refused(cli("acquire", "T", "--json", "--output", "csv"), "--output csv and --json")
-        assert refused(cli("cat", "x", "--json", "--format", "plain"), "--format plain and --json")
+        assert refused(cli("acquire", "T", "--json", "--output", "csv"), "--output csv or --json")
+        assert refused(cli("cat", "x", "--json", "--format", "plain"), "--format plain or --json")
         assert json.loads(cli.ok("acquire", "T", "--json", "--output", "json"))

@@ -41,7 +41,9 @@ def test_what_is_no_http_may_be_tls_and_the_other_way_round() -> None:
     assert "etcds://" in no_answer(garbage, url=URL, sent=True).advice
     assert no_answer(garbage, url=URL.replace("http:", "https:"), sent=True).advice == ""
     error = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
-    assert "is etcd://" in no_answer(error, url=URL.replace("http:", "https:"), sent=True).advice
+    assert (
+        "write etcd:// " in no_answer(error, url=URL.replace("http:", "https:"), sent=True).advice
+    )
 
 
 @pytest.mark.parametrize(("code", "why"), [(9, "is not yet valid"), (10, "has expired")])

@@ -153,7 +153,9 @@ class TestAnotherTtl:
     def test_for_what_does_not_expire_is_refused(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        with pytest.raises(InvalidRequest, match=f"{handle.id} has no ttl: .* give --ttl to acquire"):
+        with pytest.raises(
+            InvalidRequest, match=f"{handle.id} has no ttl: .* give --ttl to acquire"
+        ):
             renew(desk.service, whole(handle), ttl_seconds=20.0)
         assert desk.record(handle) == handle
 

@@ -348,7 +348,7 @@ class TestDrains:
         turns.cluster.leases[NODE]["metadata"]["ownerReferences"] = [{"kind": "Node", "uid": uid}]
         turns.rest()
         began = turns.now
-        while "given up" not in turns.cluster.status(NODE):
+        while "stopped evicting" not in turns.cluster.status(NODE):
             turns.sleep()
             turns.rest()
         assert 10.0 <= turns.now - began <= 12.0

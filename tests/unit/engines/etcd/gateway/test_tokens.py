@@ -191,7 +191,9 @@ def test_who_names_no_user_and_may_not_is_told_to_name_one(
 ) -> None:
     denied = "etcdserver: permission denied"
     slow.refusal = (403, json.dumps({"error": denied, "message": denied, "code": 7}))
-    with pytest.raises(AccessRefused, match=r"name a file that holds user:password .* with a role"):
+    with pytest.raises(
+        AccessRefused, match=r"name a file that holds user:password .* needs a role"
+    ):
         read_something(open_to(slow, user=False))
 
 
