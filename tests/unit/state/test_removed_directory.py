@@ -142,7 +142,7 @@ class TestRun:
         (cli.cwd / "go").touch()
         finished = started.finish()
         assert finished.code == 7
-        assert "others may be granted T--00 as well" in finished.err
+        assert "others may be granted T--00 while" in finished.err
         assert not cli.state_dir.exists()
 
 
