@@ -233,10 +233,10 @@ def suspended(service: Service) -> Finding:
         for each in found
     ]
     return warn(
-        f"{counted(len(found), 'waiter')} did not take a lease when it could, so "
+        f"{counted(len(found), 'waiter')} could have taken a lease but didn't, so "
         f"others go first: {listed(waiters)}",
-        "perhaps stopped, or in a frozen container; it keeps its queue position, "
-        "and continues with: kill -CONT PID",
+        "the process may be stopped, or in a frozen container; its request keeps its queue "
+        "position; to continue the process: kill -CONT PID",
     )
 
 

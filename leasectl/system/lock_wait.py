@@ -227,8 +227,9 @@ class _HeldForTooLong(LockHeld):
         self._name = _lock_name(fd)
 
     def __str__(self) -> str:
-        pids = " and ".join(_holders_of(self._name)) or "that isn't visible here"
+        pids = " and ".join(_holders_of(self._name))
+        holder = f"process {pids}" if pids else "a process that isn't visible here"
         return (
-            f"{self.args[0]} was held all the time by process {pids}; if the process is stopped, "
+            f"{self.args[0]} was held all the time by {holder}; if the process is stopped, "
             "continue it with kill -CONT, or end it"
         )

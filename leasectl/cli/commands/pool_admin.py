@@ -206,7 +206,7 @@ def _say_who_has_joined(change: PoolChange) -> None:
         if names:
             resources = f"{counted(len(names), 'resource')}{_examples(names)}"
             where = f' in pool "{elsewhere}"' if elsewhere else ""
-            why = "joined with --ttl or --while-pid"
+            why = f"{'it' if len(names) == 1 else 'they'} joined with --ttl or --while-pid"
             note(f'pool "{change.type}": {resources} left alone{where}, because {why}')
 
 
